@@ -47,14 +47,14 @@ static bool hosts_line_parse(char *line, const char *host, int port, union addre
     return false;
 }
 
-static size_t hosts_find(const char *host, int port, union address *list, size_t max)
+static size_t hosts_find(const char *host, int port, union address list[ADDRESSES_MAX])
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     int fd CLEANUP_FD = fs->openat(AT_FDCWD, "/etc/hosts", O_RDONLY | O_CLOEXEC, 0);
     size_t count = 0;
     if (fd < 0 || fs_read_fd(fd, HOSTS_MAX, &text) < 0)
         return 0;
-    for (char *line = text.data, *end; line && count < max; line = end) {
+    for (char *line = text.data, *end; line && count < ADDRESSES_MAX; line = end) {
         end = strchr(line, '\n');
         if (end)
             *end++ = '\0';
@@ -68,7 +68,7 @@ size_t host_addresses(const char *host, int port, union address list[ADDRESSES_M
     if (address_parse(host, port, &list[0]))
         return 1;
     if (!is_localhost(host))
-        return hosts_find(host, port, list, ADDRESSES_MAX);
+        return hosts_find(host, port, list);
     address_parse("127.0.0.1", port, &list[0]);
     address_parse("::1", port, &list[1]);
     return 2;

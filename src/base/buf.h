@@ -25,6 +25,16 @@ struct buf {
         .max = BUF_MAX_DEFAULT                                                                                         \
     }
 
+/* Room for one more in a list that doubles, where memory that is missing is a bug: `count` of `room` are used. */
+#define LIST_GROW(list, count, room, first)                                                                            \
+    do {                                                                                                               \
+        if ((count) == (room)) {                                                                                       \
+            (room) = (room) ? (room)*2 : (first);                                                                      \
+            (list) = realloc((list), (room) * sizeof *(list));                                                         \
+            BUG(!(list));                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
 void buf_init_fixed(struct buf *b, char *storage, size_t size);
 void buf_clear(struct buf *b);
 void buf_reset(struct buf *b); /* empties, keeps the storage */

@@ -59,6 +59,19 @@ static struct now system_now(void)
 const struct clock_calls clock_system_calls = {.now = system_now};
 const struct clock_calls *clock_source = &clock_system_calls;
 
+void clock_nap(int64_t ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+struct timespec clock_deadline(clockid_t clock, int64_t ms)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    int64_t ns = now.tv_nsec + ms % 1000 * 1000000;
+    return (struct timespec){.tv_sec = now.tv_sec + ms / 1000 + ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
 static int64_t floor_div(int64_t a, int64_t b)
 {
     return a / b - (a % b < 0);
@@ -112,21 +125,23 @@ static char *format_at_offset(int64_t wall_ms, int offset_s, char text[TIME_TEXT
     return put_digits(at, rest % 60, 2, '\0') - 1;
 }
 
-void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX])
+const char *time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX])
 {
     char *end = format_at_offset(wall_ms, 0, text);
     end[0] = 'Z';
     end[1] = '\0';
+    return text;
 }
 
-void time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX])
+const char *time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX])
 {
     char *end = format_at_offset(wall_ms, 0, text);
     *end++ = '.';
     *put_digits(end, (int)(wall_ms - floor_div(wall_ms, 1000) * 1000), 3, 'Z') = '\0';
+    return text;
 }
 
-void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
+const char *time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
 {
     time_t seconds = (time_t)floor_div(wall_ms, 1000);
     struct tm tm;
@@ -136,6 +151,7 @@ void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX])
     *end++ = offset < 0 ? '-' : '+';
     end = put_digits(end, abs(offset) / 3600 % 100, 2, ':');
     put_digits(end, abs(offset) / 60 % 60, 2, '\0');
+    return text;
 }
 
 /* Reads exactly `digits` digits. */
@@ -248,7 +264,7 @@ int duration_parse(const char *text, int64_t *ret_ms)
     return 0;
 }
 
-void duration_format(int64_t ms, char text[TIME_TEXT_MAX])
+const char *duration_format(int64_t ms, char text[TIME_TEXT_MAX])
 {
     if (ms < 0)
         ms = 0;
@@ -264,16 +280,17 @@ void duration_format(int64_t ms, char text[TIME_TEXT_MAX])
                 snprintf(text, TIME_TEXT_MAX, "%lld %s %u %s", whole, steps[i].unit, rest, steps[i].sub);
             else
                 snprintf(text, TIME_TEXT_MAX, "%lld %s", whole, steps[i].unit);
-            return;
+            return text;
         }
     if (ms >= 1000)
         snprintf(text, TIME_TEXT_MAX, "%lld s", (long long)(ms / 1000));
     else
         snprintf(text, TIME_TEXT_MAX, "%lld ms", (long long)ms);
+    return text;
 }
 
-void duration_format_left(int64_t ms, char text[TIME_TEXT_MAX])
+const char *duration_format_left(int64_t ms, char text[TIME_TEXT_MAX])
 {
     int64_t seconds = ms / 1000 + (ms % 1000 > 0);
-    duration_format(seconds > 1 ? seconds * 1000 : 1000, text);
+    return duration_format(seconds > 1 ? seconds * 1000 : 1000, text);
 }

@@ -37,20 +37,31 @@ static inline struct now clock_now(void)
     return clock_source->now();
 }
 
+/* Sleeps; a signal may end it earlier. */
+void clock_nap(int64_t ms);
+/* The time on `clock` in so many ms, for pthread_cond_timedwait and its like. */
+struct timespec clock_deadline(clockid_t clock, int64_t ms);
+
 #define TIME_TEXT_MAX 40
 /* 2026-02-07T22:30:00+09:00 (local offset) and 2026-02-07T22:30:00Z. */
-void time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX]);
-void time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+const char *time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+const char *time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 /* 2026-02-07T22:30:00.123Z, where the exact instant matters. */
-void time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+const char *time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX]);
+/* The same where they are used: the texts last as long as the block around them. */
+#define TIME_LOCAL(wall_ms)  time_format_local((wall_ms), (char[TIME_TEXT_MAX]){0})
+#define TIME_IN_UTC(wall_ms) time_format_utc((wall_ms), (char[TIME_TEXT_MAX]){0})
+#define TIME_EXACT(wall_ms)  time_format_exact((wall_ms), (char[TIME_TEXT_MAX]){0})
 /* Parses an ISO 8601 date and time with `Z` or an offset; fractions are allowed. Returns 0, or -1 if `text` is not one. */
 int time_parse(const char *text, int64_t *ret_wall_ms);
 
 /* Parses "30s", "5m", "1h30m", "250ms", "2d"; a bare number is seconds. Returns 0 or -1. */
 int duration_parse(const char *text, int64_t *ret_ms);
 /* The two largest units: "2 h 5 min", "41 s", "120 ms". */
-void duration_format(int64_t ms, char text[TIME_TEXT_MAX]);
+const char *duration_format(int64_t ms, char text[TIME_TEXT_MAX]);
 /* The same of a time that is left: in whole seconds, rounded up, so that a back-off of 2 s is "2 s" a moment later. At least 1 s. */
-void duration_format_left(int64_t ms, char text[TIME_TEXT_MAX]);
+const char *duration_format_left(int64_t ms, char text[TIME_TEXT_MAX]);
+#define DURATION(ms)      duration_format((ms), (char[TIME_TEXT_MAX]){0}) /* where they are used */
+#define DURATION_LEFT(ms) duration_format_left((ms), (char[TIME_TEXT_MAX]){0})
 
 #endif

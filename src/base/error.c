@@ -144,32 +144,34 @@ int error_no_memory(struct tsk_error *err, const char *what, const char *path)
     return error_errno(err, what, path);
 }
 
-void error_add(struct tsk_error *err, const char *key, const char *value)
+int error_add(struct tsk_error *err, const char *key, const char *value)
 {
     if (value)
         item_put(err, 's', key, value);
     else
         item_put(err, 'j', key, "null");
+    return -1;
 }
 
-void error_add_int(struct tsk_error *err, const char *key, int64_t value)
+int error_add_int(struct tsk_error *err, const char *key, int64_t value)
 {
-    char digits[24];
-    snprintf(digits, sizeof digits, "%lld", (long long)value);
-    item_put(err, 'j', key, digits);
+    item_put(err, 'j', key, DIGITS(value));
+    return -1;
 }
 
-void error_add_json(struct tsk_error *err, const char *key, const char *json)
+int error_add_json(struct tsk_error *err, const char *key, const char *json)
 {
     item_put(err, 'j', key, json);
+    return -1;
 }
 
-void error_add_beside(struct tsk_error *err, const char *key, const char *json)
+int error_add_beside(struct tsk_error *err, const char *key, const char *json)
 {
     item_put(err, 'b', key, json);
+    return -1;
 }
 
-void error_add_next(struct tsk_error *err, const char *format, ...)
+int error_add_next(struct tsk_error *err, const char *format, ...)
 {
     char command[1024];
     va_list args;
@@ -177,6 +179,7 @@ void error_add_next(struct tsk_error *err, const char *format, ...)
     vsnprintf(command, sizeof command, format, args);
     va_end(args);
     item_put(err, 'n', "", command);
+    return -1;
 }
 
 void error_clear_next(struct tsk_error *err)

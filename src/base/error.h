@@ -16,8 +16,14 @@
 #include "tasuki.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 
 #define CLEANUP(function) __attribute__((cleanup(function)))
+#define CLEANUP_FREE      CLEANUP(pointer_free) /* free() */
+static inline void pointer_free(void *pointer)
+{
+    free(*(void **)pointer);
+}
 
 /* One row of errors.def. */
 struct code_info {
@@ -31,8 +37,8 @@ struct code_info {
 const struct code_info *code_info(enum tsk_code code);
 enum tsk_code code_count(void);
 
-/* Both return -1, so that a function can end with `return error_set(...)`. The list of (key, value) pairs ends with a
- * NULL key; a NULL value is stored as null. */
+/* These and the error_add… return -1, so that a function can end with `return error_set(...)`. The list of (key, value) pairs
+ * ends with a NULL key; a NULL value is stored as null. */
 int error_set(struct tsk_error *err, enum tsk_code code, const char *text, ...) __attribute__((sentinel));
 /* A failed system call: errno decides the code (for example STORAGE_FULL), and the text is "{what} {path}: {reason}".
  * `what` is an English verb phrase such as "open". */
@@ -40,14 +46,14 @@ int error_errno(struct tsk_error *err, const char *what, const char *path);
 /* error_errno with ENOMEM. */
 int error_no_memory(struct tsk_error *err, const char *what, const char *path) __attribute__((cold));
 
-void error_add(struct tsk_error *err, const char *key, const char *value);
-void error_add_int(struct tsk_error *err, const char *key, int64_t value);
+int error_add(struct tsk_error *err, const char *key, const char *value);
+int error_add_int(struct tsk_error *err, const char *key, int64_t value);
 /* Adds a serialised JSON value to the context object. */
-void error_add_json(struct tsk_error *err, const char *key, const char *json);
+int error_add_json(struct tsk_error *err, const char *key, const char *json);
 /* Adds a serialised JSON value beside `error` in the document, not to its context: existing clients expect `latest_run` and
  * `details` there. */
-void error_add_beside(struct tsk_error *err, const char *key, const char *json);
-void error_add_next(struct tsk_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int error_add_beside(struct tsk_error *err, const char *key, const char *json);
+int error_add_next(struct tsk_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Replaces the value of a text in the context; changes nothing if there is no such text. */
 void error_replace(struct tsk_error *err, const char *key, const char *value);

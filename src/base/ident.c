@@ -66,7 +66,7 @@ struct proc_stat {
 };
 
 /* The kernel shows start times as the reader's time namespace shifts them. */
-static uint64_t shift_ticks(void)
+static uint64_t ident_shift_ticks(void)
 {
     int64_t ns;
     clock_boot_shift(&ns);
@@ -95,7 +95,7 @@ static int proc_stat_parse(const char *text, struct proc_stat *ret)
         else if (field == 14 || field == 15)
             ret->usage.cpu_ticks += value;
         else if (field == 22)
-            ret->start_ticks = value - shift_ticks();
+            ret->start_ticks = value - ident_shift_ticks();
         else if (field == 24)
             ret->usage.rss_pages = value;
     }
@@ -398,6 +398,16 @@ pid_t instance_pid(const char *instance)
     char *end;
     long pid = strtol(digits, &end, 10);
     return end == stamp && pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
+}
+
+void signals_hold(sigset_t *saved)
+{
+    sigset_t stopping;
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGTSTP);
+    sigaddset(&stopping, SIGINT);
+    sigaddset(&stopping, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &stopping, saved);
 }
 
 void random_hex(char *text, size_t digits)

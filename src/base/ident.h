@@ -70,6 +70,8 @@ bool proc_is_ancestor(const struct proc_id *id);
 /* The pid in an instance id `{hostname}-{pid}-{start in ms}`, split from the right; 0 when it has another form. */
 pid_t instance_pid(const char *instance);
 
+/* Keeps the signals of a terminal from this thread: a process that was stopped or interrupted must not sit on a lock. */
+void signals_hold(sigset_t *saved);
 /* Writes `digits` random lower-case hex digits and a NUL. Aborts if the kernel has no random numbers. */
 void random_hex(char *text, size_t digits);
 /* PREFIX20260207T223000-1f4ab: UTC, the milliseconds and `digits` random digits, in hexadecimal. Ids sort in the order in which they were made. */

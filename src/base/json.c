@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -19,8 +20,7 @@ static int json_invalid(struct tsk_error *err, const char *source, int line, int
     error_set(err, TSK_INVALID_INPUT, "json_invalid", "source", source, NULL);
     error_add_int(err, "line", line < 1 ? 1 : line);
     error_add_int(err, "column", column < 1 ? 1 : column);
-    error_add(err, "reason", reason);
-    return -1;
+    return error_add(err, "reason", reason);
 }
 
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err)
@@ -43,6 +43,11 @@ const char *json_get_string(const json_t *object, const char *key, const char *f
     return text ? text : fallback;
 }
 
+bool json_text_is(const json_t *object, const char *key, const char *text)
+{
+    return strcmp(json_get_string(object, key, ""), text) == 0;
+}
+
 int64_t json_get_int(const json_t *object, const char *key, int64_t fallback)
 {
     const json_t *value = json_object_get(object, key);
@@ -55,9 +60,29 @@ bool json_get_bool(const json_t *object, const char *key, bool fallback)
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
+void json_copy_keys(json_t *to, const json_t *from, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (json_object_get(from, *keys))
+            json_object_set(to, *keys, json_object_get(from, *keys));
+}
+
 void json_set_text(json_t *object, const char *key, const char *text)
 {
     json_object_set_new(object, key, text && text[0] ? json_string(text) : json_null());
+}
+
+void json_put_texts(struct buf *b, const json_t *texts, const char *between)
+{
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        buf_puts(b, i ? between : "");
+        buf_puts(b, json_string_value(json_array_get(texts, i)));
+    }
+}
+
+json_t *json_of_time(int64_t wall_ms)
+{
+    return wall_ms > 0 ? json_string(TIME_EXACT(wall_ms)) : json_null();
 }
 
 const json_t *json_at(const json_t *object, const char *path)
@@ -101,7 +126,7 @@ static void put_real(struct buf *b, double value)
     buf_puts(b, exponent + 1 + strspn(exponent + 1, "0"));
 }
 
-static void put_line(struct buf *b, int depth)
+static void problem_put_line(struct buf *b, int depth)
 {
     if (depth < 0)
         return;
@@ -114,34 +139,32 @@ static void put_line(struct buf *b, int depth)
 static void json_put_value(struct buf *b, const json_t *value, int depth)
 {
     int inner = depth < 0 ? -1 : depth + 1;
-    const char *key;
-    size_t i, count = 0;
-    json_t *member;
+    size_t count = 0;
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         buf_put(b, "{", 1);
-        json_object_foreach ((json_t *)value, key, member) {
+        json_each_pair (value, key, member) {
             if (count++)
                 buf_put(b, ",", 1);
-            put_line(b, inner);
+            problem_put_line(b, inner);
             buf_json_string(b, key);
             buf_put(b, ": ", depth < 0 ? 1 : 2);
             json_put_value(b, member, inner);
         }
         if (count)
-            put_line(b, depth);
+            problem_put_line(b, depth);
         buf_put(b, "}", 1);
         break;
     case JSON_ARRAY:
         buf_put(b, "[", 1);
-        json_array_foreach (value, i, member) {
+        json_each (value, i, member) {
             if (i)
                 buf_put(b, ",", 1);
-            put_line(b, inner);
+            problem_put_line(b, inner);
             json_put_value(b, member, inner);
         }
         if (json_array_size(value))
-            put_line(b, depth);
+            problem_put_line(b, depth);
         buf_put(b, "]", 1);
         break;
     case JSON_STRING:

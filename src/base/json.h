@@ -13,6 +13,22 @@
 void json_free(json_t **value); /* for CLEANUP */
 #define CLEANUP_JSON CLEANUP(json_free)
 
+/* The values of an array (may be NULL), in order; and the members of an object. The names belong to the loop, which `break` and
+ * `continue` treat as one loop. Nothing is removed while it runs. */
+#define json_each(array, i, item)                                                                                      \
+    for (size_t i = 0, item##_more = 1; item##_more && i < json_array_size(array); i++)                                \
+        for (json_t *item = (item##_more = 0, json_array_get(array, i)); !item##_more; item##_more = 1)
+#define json_each_pair(object, key, value)                                                                             \
+    for (void *key##_at = json_object_iter((json_t *)(object)), *key##_now; key##_at;                                  \
+         key##_at = key##_now ? NULL : json_object_iter_next((json_t *)(object), key##_at))                            \
+        for (const char *key = (key##_now = key##_at, json_object_iter_key(key##_at)); key; key = NULL)                \
+            for (json_t *value = json_object_iter_value(key##_at); key##_now; key##_now = NULL)
+
+#define json_each_key(object, key)                                                                                     \
+    for (void *key##_at = json_object_iter((json_t *)(object)), *key##_now; key##_at;                                  \
+         key##_at = key##_now ? NULL : json_object_iter_next((json_t *)(object), key##_at))                            \
+        for (const char *key = (key##_now = key##_at, json_object_iter_key(key##_at)); key; key = key##_now = NULL)
+
 /* Parses one document. Duplicate keys, trailing text, depth over jansson's limit and NUL in strings are refused;
  * the error names `source`:line:column. */
 int json_parse(const char *text, size_t len, const char *source, json_t **ret, struct tsk_error *err);
@@ -24,8 +40,16 @@ json_t *json_read_plain(const char *text, size_t len);
 const char *json_get_string(const json_t *object, const char *key, const char *fallback);
 int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
 bool json_get_bool(const json_t *object, const char *key, bool fallback);
+/* Whether the member is that text; one that is absent, or no text, is "". */
+bool json_text_is(const json_t *object, const char *key, const char *text);
+/* Copies the members of those names that are there; the list ends with NULL. */
+void json_copy_keys(json_t *to, const json_t *from, const char *const *keys);
 /* Sets the text; null if it is empty or NULL. */
 void json_set_text(json_t *object, const char *key, const char *text);
+/* Appends the texts of an array (may be NULL), with `between` between them. */
+void json_put_texts(struct buf *b, const json_t *texts, const char *between);
+/* A time as time_format_exact writes it; null for 0 and below. Owned. */
+json_t *json_of_time(int64_t wall_ms);
 /* A borrowed value by dotted path ("holder.pid"), or NULL. */
 const json_t *json_at(const json_t *object, const char *path);
 

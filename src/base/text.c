@@ -1,6 +1,7 @@
 #include "base/text.h"
 #include "base/json.h"
 #include "base/text_tables.h"
+#include "base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,7 @@ struct source {
 enum { NAME_MAX_LEN = 63 };
 
 /* The length of the `{name` at `s`, which `end` follows, with the name copied out, or 0. */
-static size_t read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
+static size_t placeholder_read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
 {
     size_t len = strspn(s + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
     if (len == 0 || len > NAME_MAX_LEN || s[1 + len] != end)
@@ -100,7 +101,7 @@ static size_t read_name(const char *s, char end, char name[NAME_MAX_LEN + 1])
 /* The length of a `{name}` at `s` with the name copied out, or 0. */
 static size_t read_placeholder(const char *s, char name[NAME_MAX_LEN + 1])
 {
-    return read_name(s, '}', name);
+    return placeholder_read_name(s, '}', name);
 }
 
 void text_put_span(struct buf *b, enum lang lang, const char *span)
@@ -166,7 +167,7 @@ static bool put_placeholder(struct buf *b, const struct source *values, const ch
 static size_t put_words_for(struct buf *b, const char *s, const struct source *values)
 {
     char name[NAME_MAX_LEN + 1];
-    size_t from = read_name(s, '|', name);
+    size_t from = placeholder_read_name(s, '|', name);
     size_t one = from ? strcspn(s + from, "|}") : 0;
     if (!from || s[from + one] != '|')
         return 0;
@@ -364,7 +365,7 @@ static size_t whole_characters(const char *s, size_t len, size_t max)
     if (len <= max)
         return len;
     size_t at = max;
-    while (at > 0 && max - at < 4 && ((unsigned char)s[at] & 0xc0) == 0x80)
+    while (at > 0 && max - at < 4 && utf8_is_inside(s[at]))
         at--;
     return at;
 }

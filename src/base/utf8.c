@@ -38,7 +38,7 @@ void utf8_copy(char *to, size_t size, const char *from)
     size_t len = strnlen(from, size);
     if (len == size) {
         len--;
-        while (len && ((unsigned char)from[len] & 0xc0) == 0x80)
+        while (len && utf8_is_inside(from[len]))
             len--;
     }
     memcpy(to, from, len);
@@ -59,7 +59,7 @@ static bool in_range(uint32_t c, uint32_t low, uint32_t high)
     return c >= low && c <= high;
 }
 
-static size_t width_of(uint32_t c)
+static size_t character_width_of(uint32_t c)
 {
     if (in_range(c, 0x300, 0x36f) || in_range(c, 0x200b, 0x200f) || in_range(c, 0xfe00, 0xfe0f) || c == 0x3099 ||
         c == 0x309a)
@@ -77,7 +77,7 @@ static size_t width_at(const char *s, size_t *ret_len)
 {
     size_t n = utf8_sequence(s, strnlen(s, 4));
     *ret_len = n ? n : 1;
-    return n ? width_of(utf8_decode(s, n)) : 1;
+    return n ? character_width_of(utf8_decode(s, n)) : 1;
 }
 
 size_t utf8_width(const char *s)

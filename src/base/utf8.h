@@ -20,6 +20,11 @@ size_t utf8_fit(const char *s, size_t columns);
 /* Appends s in a form that is safe for a terminal: control characters, C1 controls, bidirectional overrides
  * and invalid bytes appear as \xNN or \u{NNNN}. With `lines`, newline and tab stay. */
 void utf8_put_visible(struct buf *b, const char *s, bool lines);
+/* Whether the byte continues a character. */
+static inline bool utf8_is_inside(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
 /* The same on one line for people to read: the end of a line appears as a sign. */
 void utf8_put_line(struct buf *b, const char *s);
 

@@ -48,7 +48,7 @@ int who_check_note(const char *note, struct tsk_error *err)
 
 /* ---- JSON ---- */
 
-static void put_optional(struct buf *b, const char *key, const char *value)
+static void who_put_optional(struct buf *b, const char *key, const char *value)
 {
     if (value[0])
         buf_json_pair(b, key, value);
@@ -66,9 +66,9 @@ void who_put(struct buf *b, const struct who *who)
         buf_json_pair(b, "pid", NULL);
     buf_json_pair(b, "host", who->host[0] ? who->host : NULL);
     buf_json_pair(b, "instance", who->instance[0] ? who->instance : NULL);
-    put_optional(b, "session", who->session);
-    put_optional(b, "subagent", who->subagent);
-    put_optional(b, "note", who->note);
+    who_put_optional(b, "session", who->session);
+    who_put_optional(b, "subagent", who->subagent);
+    who_put_optional(b, "note", who->note);
     buf_puts(b, "}");
 }
 

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 static size_t min3(size_t a, size_t b, size_t c)
@@ -121,6 +122,12 @@ bool word_is_in(const char *word, const char *const *list)
         if (strcmp(word, *list) == 0)
             return true;
     return false;
+}
+
+const char *number_text(int64_t value, char text[24])
+{
+    snprintf(text, 24, "%lld", (long long)value);
+    return text;
 }
 
 const char *path_name(const char *path)

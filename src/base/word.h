@@ -19,6 +19,17 @@ bool word_decode(char *text);
 size_t words_split(char *line, char *ret[], size_t max);
 /* Whether the word is in a list that ends with NULL. */
 bool word_is_in(const char *word, const char *const *list);
+/* FNV-1a. */
+#define HASH_BEGIN 0xcbf29ce484222325u
+static inline uint64_t text_hash(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash;
+}
+/* The number in digits; they last as long as the block that this stands in. */
+#define DIGITS(value) number_text((value), (char[24]){0})
+const char *number_text(int64_t value, char text[24]); /* for DIGITS */
 /* The last name of a path. */
 const char *path_name(const char *path);
 /* The text; NULL if it is empty or NULL (for json_pack's "s?"). */

@@ -3,6 +3,7 @@
 #include "base/yaml.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "base/yaml_reader.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ static void copy_excerpt(const char *text, size_t len, size_t line, char excerpt
     while (at + n < end && n < YAML_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n] != '\0')
         n++;
     if (n == YAML_EXCERPT_MAX)
-        while (n > YAML_EXCERPT_MAX - 4 && ((unsigned char)at[n] & 0xc0) == 0x80)
+        while (n > YAML_EXCERPT_MAX - 4 && utf8_is_inside(at[n]))
             n--;
     memcpy(excerpt, at, n);
     excerpt[n] = '\0';
@@ -114,8 +115,7 @@ static int fail_at(const struct yaml *doc, struct place place, struct tsk_error 
     error_add_int(err, "line", (int64_t)place.line);
     error_add_int(err, "column", (int64_t)place.column);
     error_add(err, "reason", reason);
-    error_add(err, "excerpt", excerpt);
-    return -1;
+    return error_add(err, "excerpt", excerpt);
 }
 
 static int fail_memory(const struct yaml *doc, struct tsk_error *err)
@@ -198,7 +198,7 @@ static struct place place_of_offset(const struct yaml *doc, size_t offset)
     for (size_t i = 0; i < offset && i < doc->len; i++) {
         bool is_newline = doc->text[i] == '\n';
         place.line += is_newline;
-        place.column = is_newline ? 1 : place.column + (((unsigned char)doc->text[i] & 0xc0) != 0x80);
+        place.column = is_newline ? 1 : place.column + (!utf8_is_inside(doc->text[i]));
     }
     return place;
 }
@@ -293,11 +293,10 @@ static int take_key(struct builder *b, struct frame *frame, const yaml_event_t *
     const struct yaml_node *same = frame_find(b->doc, frame, frame->key);
     if (!same)
         return 0;
-    char line[24], key[104];
+    char key[104];
     struct buf reason CLEANUP(buf_clear) = BUF_INIT;
     utf8_copy(key, sizeof key, frame->key);
-    snprintf(line, sizeof line, "%u", same->key_line);
-    text_put(&reason, LANG_EN, "yaml_why_key_twice", "key", key, "first", line, NULL);
+    text_put(&reason, LANG_EN, "yaml_why_key_twice", "key", key, "first", DIGITS(same->key_line), NULL);
     return builder_fail(b, event, buf_str(&reason));
 }
 

@@ -145,11 +145,9 @@ static void say_count(struct terminal *t, const char *key, const char *data)
 /* Below a second it is there before the sentence is read. */
 static void say_again(struct terminal *t, const char *data)
 {
-    char span[TIME_TEXT_MAX];
     int64_t delay_ms;
     memcpy(&delay_ms, data, sizeof delay_ms);
-    duration_format_left(delay_ms, span);
-    terminal_say(t, delay_ms < 1000 ? "attach_again_now" : "attach_again", span);
+    terminal_say(t, delay_ms < 1000 ? "attach_again_now" : "attach_again", DURATION_LEFT(delay_ms));
 }
 
 static void packet_take(struct terminal *t, size_t len)

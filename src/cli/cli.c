@@ -17,7 +17,7 @@
 
 #define NOUNS_PROPOSED 3 /* a verb that more nouns have gets no command to try */
 
-static bool is_word_of(const char *word, const char *const *candidates, size_t count)
+static bool word_is_among(const char *word, const char *const *candidates, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(candidates[i], word) == 0)
@@ -29,7 +29,7 @@ size_t cli_nouns(const char **nouns, size_t max)
 {
     size_t found = 0;
     op_foreach (op)
-        if (op->noun && found < max && !is_word_of(op->noun, nouns, found))
+        if (op->noun && found < max && !word_is_among(op->noun, nouns, found))
             nouns[found++] = op->noun;
     return found;
 }
@@ -37,7 +37,7 @@ size_t cli_nouns(const char **nouns, size_t max)
 bool cli_noun_exists(const char *noun)
 {
     const char *nouns[64];
-    return is_word_of(noun, nouns, cli_nouns(nouns, 64));
+    return word_is_among(noun, nouns, cli_nouns(nouns, 64));
 }
 
 /* A command of `noun` whose verb is two words, the first of them `word`. */
@@ -105,8 +105,7 @@ static int incomplete_verb(const char *noun, const char *word, struct tsk_error 
         if (is_two_words(op, noun, word))
             buf_printf(&want, "%s%s", want.len ? ", " : "", op->verb + len + 1);
     error_add(err, "want", buf_str(&want));
-    error_add_next(err, "tasuki %s --help", noun);
-    return -1;
+    return error_add_next(err, "tasuki %s --help", noun);
 }
 
 /* What other tools call it. The nearest word would be a dangerous guess: `show` is near `stop`. With a noun: what is meant is a
@@ -147,7 +146,7 @@ static const char *known_here(const char *word, const char *const *candidates, s
 {
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (!known_elsewhere[i].noun && strcmp(known_elsewhere[i].word, word) == 0 &&
-            is_word_of(known_elsewhere[i].meant, candidates, count))
+            word_is_among(known_elsewhere[i].meant, candidates, count))
             return known_elsewhere[i].meant;
     return NULL;
 }
@@ -282,8 +281,7 @@ int cli_unknown_word(const char *noun, const char *word, char **rest, struct tsk
         error_set(err, TSK_INVALID_INPUT, near ? "command_unknown_near" : "command_unknown", "value", word, NULL);
     if (near)
         propose_near(noun, near, rest, err);
-    error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
-    return -1;
+    return error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
 }
 
 /* Which row the words name; *ret_used of them. NULL with wants_help for a noun alone. */
@@ -366,9 +364,7 @@ static void explain_param(const struct op *op, const struct cli_options *options
 /* As cli_put_next shows them. */
 static void complete_commands(json_t *next, const char *root)
 {
-    size_t i;
-    json_t *command;
-    json_array_foreach (next, i, command) {
+    json_each (next, i, command) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         op_put_command(&line, root, json_string_value(command));
         json_array_set_new(next, i, json_string(buf_str(&line)));
@@ -465,8 +461,7 @@ static int explain_unasked(const char *noun, struct cli_options *options, struct
     if (!options->json)
         return cli_explain(noun, NULL, options, err) < 0 ? -1 : code_info(TSK_INVALID_INPUT)->exit_code;
     error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
-    error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
-    return -1;
+    return error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
 }
 
 static int cli_dispatch(char **words, int count, struct cli_options *options, struct tsk_error *err)
@@ -551,7 +546,7 @@ int cli_main(int argc, char **argv)
         return cli_detached(argv[2], &options);
     if (argc == 6 && strcmp(argv[3], HOLD_FAILED_WORD) == 0)
         return cli_failed(argv[2], argv[4], argv[5]);
-    char **words = calloc((size_t)argc + 1, sizeof *words);
+    char **words CLEANUP_FREE = calloc((size_t)argc + 1, sizeof *words);
     BUG(!words);
     int count, code = -1;
     if (cli_take_globals(argc, argv, &options, words, &count, &err) == 0) {
@@ -562,6 +557,5 @@ int cli_main(int argc, char **argv)
     }
     if (code < 0)
         code = cli_fail(NULL, &options, &err);
-    free(words);
     return finish_output(&options, code);
 }

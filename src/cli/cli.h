@@ -231,13 +231,20 @@ int cli_ask_answer(const struct cli_options *options, json_t *args, struct tsk_e
 /* ---- times.c: a time is what a record has: ISO 8601, UTC. Another text stays as it is ---- */
 
 /* "2 h 5 min", "41 s", "120 ms", in the language; the second one has no milliseconds. */
-void cli_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX]);
-void cli_whole_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX]);
+const char *cli_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX]);
+const char *cli_whole_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX]);
 /* "12:45", of another day "02-07 12:45", of another year "2025-02-07 12:45"; with --verbose the exact local time. */
-void cli_clock(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX]);
-void cli_clock_seconds(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX]); /* "12:45:30" */
+const char *cli_clock(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX]);
+const char *cli_clock_seconds(const struct cli_options *options, const char *time,
+                              char text[TIME_TEXT_MAX]); /* "12:45:30" */
 /* "2 min ago" within an hour, else as cli_clock: for lists. */
-void cli_when(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX]);
+const char *cli_when(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX]);
+/* The same where they are used: the texts last as long as the block around them. */
+#define CLI_SPAN(lang, ms)               cli_span((lang), (ms), (char[TIME_TEXT_MAX]){0})
+#define CLI_WHOLE_SPAN(lang, ms)         cli_whole_span((lang), (ms), (char[TIME_TEXT_MAX]){0})
+#define CLI_CLOCK(options, time)         cli_clock((options), (time), (char[TIME_TEXT_MAX]){0})
+#define CLI_CLOCK_SECONDS(options, time) cli_clock_seconds((options), (time), (char[TIME_TEXT_MAX]){0})
+#define CLI_WHEN(options, time)          cli_when((options), (time), (char[TIME_TEXT_MAX]){0})
 /* "12:45 (2 h 5 min ago)": for the details of one thing. `age_ms` below 0: by the clock. */
 void cli_since(const struct cli_options *options, const char *time, int64_t age_ms, struct buf *b);
 /* The line "  started   12:45 (2 h 5 min ago)" on stdout; nothing without a time. */
@@ -262,6 +269,8 @@ struct cli_table {
     } * cells;
 };
 void cli_table_add(struct cli_table *table, enum style style, const char *text);
+/* The first row: a text for each column, by its key. */
+void cli_table_add_heads(struct cli_table *table, const struct cli_options *options, const char *const *keys);
 /* The party that started something: its label, and where there is room its note. */
 void cli_table_add_by(struct cli_table *table, const struct cli_options *options, const json_t *who);
 void cli_table_add_commit(struct cli_table *table, const json_t *json); /* its `commit`, short */

@@ -143,7 +143,6 @@ static json_t *complete_ask(const struct line *line, const char *op, json_t *arg
 
 static void put_description(const struct source *source, const json_t *one, struct buf *text)
 {
-    char span[TIME_TEXT_MAX];
     int64_t began;
     for (size_t i = 0; i < 3 && source->fields[i]; i++) {
         const char *value = json_get_string(one, source->fields[i], NULL);
@@ -152,8 +151,7 @@ static void put_description(const struct source *source, const json_t *one, stru
     }
     if (!source->time || time_parse(json_get_string(one, source->time, ""), &began) < 0)
         return;
-    cli_whole_span(lang_from_environment(), clock_now().wall_ms - began, span);
-    buf_printf(text, " · %s", span);
+    buf_printf(text, " · %s", CLI_WHOLE_SPAN(lang_from_environment(), clock_now().wall_ms - began));
 }
 
 /* A run or a request by another name than its id: @1, @2, or the end of its id. */
@@ -195,14 +193,13 @@ static void offer_flow_files(const struct line *line)
 static void offer_listed(const struct line *line, const struct source *source)
 {
     bool has_names = strcmp(source->what, "run-id") == 0 || strcmp(source->what, "request-id") == 0;
-    json_t *args CLEANUP_JSON = json_object(), *one;
-    size_t i;
+    json_t *args CLEANUP_JSON = json_object();
     if (strcmp(source->what, "task") == 0 && line->given_count)
         json_object_set_new(args, "run", json_string(line->given[0]));
     if (strcmp(source->what, "flow-task") == 0 && line->given_count)
         json_object_set_new(args, "flow", json_string(line->given[0]));
     json_t *result CLEANUP_JSON = complete_ask(line, source->op, args);
-    json_array_foreach (json_object_get(result, source->list), i, one) {
+    json_each (json_object_get(result, source->list), i, one) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         put_description(source, one, &text);
         const char *word = json_is_string(one) ? json_string_value(one) : json_get_string(one, source->key, "");
@@ -217,19 +214,18 @@ static void offer_listed(const struct line *line, const struct source *source)
 /* Names of the flow's parameters, or the choices of the one whose name is there already. */
 static void offer_flow_params(const struct line *line)
 {
-    json_t *args CLEANUP_JSON = json_object(), *param, *choice;
-    size_t i, k;
+    json_t *args CLEANUP_JSON = json_object();
     if (!line->given_count)
         return;
     json_object_set_new(args, "flow", json_string(line->given[0]));
     json_t *result CLEANUP_JSON = complete_ask(line, "flow.show", args);
-    json_array_foreach (json_object_get(result, "params"), i, param) {
+    json_each (json_object_get(result, "params"), i, param) {
         const char *name = json_get_string(param, "name", ""), *equals = strchr(line->start, '=');
         struct buf pair CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&pair, "%s=", name);
         if (!line->is_in_pair && !equals)
             offer_word(line, buf_str(&pair), json_get_string(param, "help", NULL));
-        json_array_foreach (json_object_get(param, "choices"), k, choice) {
+        json_each (json_object_get(param, "choices"), k, choice) {
             struct buf whole CLEANUP(buf_clear) = BUF_INIT;
             buf_printf(&whole, "%s%s", line->is_in_pair ? "" : buf_str(&pair), json_string_value(choice));
             if (line->is_in_pair ? strcmp(line->key, name) == 0 : equals != NULL)
@@ -241,15 +237,14 @@ static void offer_flow_params(const struct line *line)
 /* Ids of the locks there are; for `lock acquire KIND` only those of that kind. */
 static void offer_lock_ids(const struct line *line)
 {
-    json_t *args CLEANUP_JSON = json_object(), *lock;
+    json_t *args CLEANUP_JSON = json_object();
     const char *kind = op_param_find(line->op, "kind") && line->given_count ? line->given[0] : "name";
     if (strcmp(kind, "lock") == 0) /* tasuki wait lock */
         kind = "name";
     json_t *result CLEANUP_JSON = complete_ask(line, "lock.list", args);
-    size_t i;
-    json_array_foreach (json_object_get(result, "locks"), i, lock) {
+    json_each (json_object_get(result, "locks"), i, lock) {
         const char *id = json_get_string(lock, "id", NULL);
-        if (id && strcmp(json_get_string(lock, "kind", ""), kind) == 0)
+        if (id && json_text_is(lock, "kind", kind))
             offer_word(line, id, json_get_string(lock, "state", NULL));
     }
 }
@@ -361,7 +356,7 @@ static bool is_option(const char *word, const char *name, const char **ret_value
     return word[2 + len] == '\0' || word[2 + len] == '=';
 }
 
-static const struct cli_global *global_of(const char *word, const char **ret_value)
+static const struct cli_global *complete_global_of(const char *word, const char **ret_value)
 {
     for (const struct cli_global *global = cli_globals; global->name; global++)
         if (is_option(word, global->name + 2, ret_value))
@@ -384,7 +379,7 @@ static const struct op_param *line_option(const struct op *op, const char *word,
     return NULL;
 }
 
-static void read_value(struct line *line, const char *value)
+static void complete_read_value(struct line *line, const char *value)
 {
     if (strcmp(value, "=") == 0) /* bash makes three words of --root=x */
         return;
@@ -407,7 +402,7 @@ static bool read_equals(struct line *line, const char *word)
 }
 
 /* A word that is no option: noun, verb, or one of the command's own. */
-static void read_plain(struct line *line, const char *word)
+static void complete_read_plain(struct line *line, const char *word)
 {
     if (line->op) {
         if (line->given_count < (int)(sizeof line->given / sizeof line->given[0]))
@@ -423,30 +418,30 @@ static void read_plain(struct line *line, const char *word)
     }
 }
 
-static void read_word(struct line *line, const char *word)
+static void complete_read_word(struct line *line, const char *word)
 {
     const char *value = NULL;
     if (line->global || line->option) {
-        read_value(line, word);
+        complete_read_value(line, word);
     } else if (read_equals(line, word)) {
         return;
     } else if (strcmp(word, "--") == 0) {
         line->is_over = true;
-    } else if ((line->global = global_of(word, &value))) {
+    } else if ((line->global = complete_global_of(word, &value))) {
         if (!line->global->value)
             line->global = NULL;
     } else if (line->op && (line->option = line_option(line->op, word, &value))) {
         if (line->option->type == OP_BOOL)
             line->option = NULL;
     } else if (word[0] != '-' || !word[1]) {
-        read_plain(line, word);
+        complete_read_plain(line, word);
     }
     if (value && (line->global || line->option))
-        read_value(line, value);
+        complete_read_value(line, value);
 }
 
 /* The last word: `--lang=j` asks for a value, and so does bash's `--lang`, `=`. */
-static void read_last(struct line *line, const char *word)
+static void complete_read_last(struct line *line, const char *word)
 {
     const char *value = NULL;
     line->start = word;
@@ -455,7 +450,7 @@ static void read_last(struct line *line, const char *word)
             line->start = "";
         return;
     }
-    line->global = global_of(word, &value);
+    line->global = complete_global_of(word, &value);
     if (!line->global && line->op)
         line->option = line_option(line->op, word, &value);
     if (!value) {
@@ -472,10 +467,10 @@ int cli_complete(char **words, int count, bool is_described)
 {
     struct line line = {.is_described = is_described};
     for (int i = 0; i < count - 1 && !line.is_over; i++)
-        read_word(&line, words[i]);
+        complete_read_word(&line, words[i]);
     if (line.is_over)
         return 0;
-    read_last(&line, count ? words[count - 1] : "");
+    complete_read_last(&line, count ? words[count - 1] : "");
     const struct op_param *param = line.op ? positional_param(line.op, line.given_count) : NULL;
     if (line.global)
         for (const char *const *choice = line.global->choices; choice && *choice; choice++)

@@ -32,7 +32,7 @@ static const struct {
     {"agents", "first_agents_list"},
 };
 
-static void put_padded(struct buf *b, const char *text, size_t columns)
+static void screen_put_padded(struct buf *b, const char *text, size_t columns)
 {
     buf_puts(b, text);
     for (size_t used = utf8_width(text); used < columns; used++)
@@ -50,7 +50,7 @@ void cli_first_screen(struct buf *b, const struct cli_options *options, size_t w
             const char *text = text_get(first_lines[i].text, options->lang);
             bool has_room = 2 + NAME_COLUMNS + utf8_width(text) <= width;
             buf_puts(b, "  ");
-            put_padded(b, first_lines[i].words, has_room ? NAME_COLUMNS : 0);
+            screen_put_padded(b, first_lines[i].words, has_room ? NAME_COLUMNS : 0);
             buf_puts(b, has_room ? text : "");
         }
         buf_puts(b, "\n");

@@ -29,7 +29,7 @@ static void put_either(const struct op_param *param, const struct op_param *file
 void cli_usage_line(const struct op *op, struct buf *b)
 {
     char name[64];
-    buf_printf(b, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    buf_printf(b, "tasuki %s", OP_WORDS(op));
     for (const struct op_param *param = op->params; param->name; param++) {
         bool required = param->flags & (OP_REQUIRED | OP_SHOWN_REQUIRED);
         const struct op_param *file = file_param_of(op, param->name);
@@ -226,7 +226,7 @@ static void put_example(struct buf *b, const char *line, size_t width)
     put_wrapped_from(b, command, 2, 6, width, " \\");
 }
 
-static void put_examples(struct buf *b, const char *examples, size_t width)
+static void help_put_examples(struct buf *b, const char *examples, size_t width)
 {
     buf_puts(b, "\nExamples\n");
     while (*examples) {
@@ -248,7 +248,7 @@ static void put_errors(struct buf *b, const enum tsk_code *codes, enum lang lang
     }
 }
 
-static void put_op(struct buf *b, const struct op *op, const struct cli_options *options, size_t width)
+static void help_put_op(struct buf *b, const struct op *op, const struct cli_options *options, size_t width)
 {
     cli_put_wrapped(b, op->summary, 0, width);
     struct buf usage CLEANUP(buf_clear) = BUF_INIT;
@@ -256,7 +256,7 @@ static void put_op(struct buf *b, const struct op *op, const struct cli_options 
     buf_puts(b, "\nUsage\n  ");
     put_wrapped_from(b, buf_str(&usage), 2, 6, width, "");
     if (op->examples)
-        put_examples(b, op->examples, width);
+        help_put_examples(b, op->examples, width);
     const char *heading = "\nParameters\n";
     for (const struct op_param *param = op->params; param->name; param++) {
         if (param->flags & OP_REMOTE_ONLY)
@@ -282,7 +282,7 @@ static void put_verbs(struct buf *b, const char *noun, size_t width)
             put_row(b, op->verb, op->summary, 16, width);
 }
 
-static void put_globals(struct buf *b, const struct op *op, size_t width)
+static void help_put_globals(struct buf *b, const struct op *op, size_t width)
 {
     static const char streamed[] = "One JSON document per line on stdout, the result last; messages go to stderr.";
     bool is_streamed = op && (op->flags & OP_STREAMS);
@@ -295,7 +295,7 @@ static void put_globals(struct buf *b, const struct op *op, size_t width)
     }
 }
 
-static void put_exit_codes(struct buf *b, size_t width)
+static void help_put_exit_codes(struct buf *b, size_t width)
 {
     static const char *const meanings[][2] = {
         {"0", "success"},
@@ -335,21 +335,21 @@ static void put_all_commands(struct buf *b, size_t width)
     buf_puts(b, "\nShort forms\n");
     for (const struct cli_alias *alias = cli_aliases; alias->word; alias++) {
         const struct op *op = op_by_name(alias->op);
-        snprintf(text, sizeof text, "tasuki %s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        snprintf(text, sizeof text, "tasuki %s", OP_WORDS(op));
         put_row(b, alias->word, text, 16, width);
     }
-    put_globals(b, NULL, width);
-    put_exit_codes(b, width);
+    help_put_globals(b, NULL, width);
+    help_put_exit_codes(b, width);
 }
 
 /* `tasuki lock acquire --help` has what one needs to type it; `--all` adds the rest. */
 static void help_put_command(struct buf *b, const struct op *op, const struct cli_options *options, size_t width)
 {
-    put_op(b, op, options, width);
+    help_put_op(b, op, options, width);
     if (options->wants_all)
-        put_globals(b, op, width);
+        help_put_globals(b, op, width);
     else
-        buf_printf(b, "\nMore: tasuki %s%s%s --help --all\n", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        buf_printf(b, "\nMore: tasuki %s --help --all\n", OP_WORDS(op));
 }
 
 int cli_help(const char *noun, const char *verb, struct cli_options *options, struct tsk_error *err)

@@ -19,7 +19,7 @@ static void man_put(FILE *out, const char *text)
     }
 }
 
-static void put_examples(FILE *out, const char *examples)
+static void man_put_examples(FILE *out, const char *examples)
 {
     while (*examples) {
         size_t len = strcspn(examples, "\n");
@@ -32,7 +32,7 @@ static void put_examples(FILE *out, const char *examples)
     }
 }
 
-static void put_op(FILE *out, const struct op *op)
+static void man_put_op(FILE *out, const struct op *op)
 {
     struct buf usage CLEANUP(buf_clear) = BUF_INIT;
     char name[64];
@@ -72,11 +72,11 @@ static void put_op(FILE *out, const struct op *op)
     }
     if (op->examples) {
         fputs(".PP\nExamples:\n", out);
-        put_examples(out, op->examples);
+        man_put_examples(out, op->examples);
     }
 }
 
-static void put_exit_codes(FILE *out)
+static void man_put_exit_codes(FILE *out)
 {
     fputs(".SH EXIT STATUS\n0 success; 2 bad input; 3 environment; 4 held or conflict; 5 not found; 6 needs "
           "confirmation, or a dead "
@@ -96,7 +96,7 @@ static void put_title(FILE *out, const char *noun)
     fprintf(out, " 1 \"\" \"tasuki %s\" \"User Commands\"\n", TASUKI_VERSION);
 }
 
-static void put_globals(FILE *out)
+static void man_put_globals(FILE *out)
 {
     fputs(".SH OPTIONS\nEvery command takes these, before or after its own words.\n", out);
     for (const struct cli_global *global = cli_globals; global->name; global++) {
@@ -127,9 +127,9 @@ void cli_man(const char *noun, FILE *out)
     fprintf(out, "%s%s\\fIVERB\\fR ...\n.SH COMMANDS\n", noun ? noun : "[\\fINOUN\\fR]", " ");
     op_foreach (op)
         if (op_has_noun(op, noun))
-            put_op(out, op);
-    put_globals(out);
-    put_exit_codes(out);
+            man_put_op(out, op);
+    man_put_globals(out);
+    man_put_exit_codes(out);
     if (!noun)
         fputs(".SH ENVIRONMENT\n.TP\nTASUKI_ROOT\nThe workspace, if \\-\\-root is not "
               "given.\n.TP\nTASUKI_LANG\nja, en or zh.\n.TP\n"

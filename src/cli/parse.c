@@ -92,7 +92,7 @@ int cli_take_globals(int argc, char **argv, struct cli_options *options, char **
 void cli_propose_help(const struct op *op, struct tsk_error *err)
 {
     if (!tsk_error_next(err, 0))
-        error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+        error_add_next(err, "tasuki %s --help", OP_WORDS(op));
 }
 
 /* The command's only option that begins with the letter of `-d`; NULL: none, or several do. */
@@ -162,7 +162,7 @@ static int set_pair(const struct op_param *param, const char *word, json_t *args
         return error_set(err, TSK_INVALID_INPUT, "param_not_a_pair", "param", param->name, "value", word, NULL);
     if (!map)
         json_object_set_new(args, param->name, map = json_object());
-    char *key = strndup(word, (size_t)(equals - word));
+    char *key CLEANUP_FREE = strndup(word, (size_t)(equals - word));
     value = json_string(equals + 1);
     bool is_known = key && json_object_get(map, key);
     int result = key && value && !is_known ? json_object_set_new(map, key, value) : -1;
@@ -170,7 +170,6 @@ static int set_pair(const struct op_param *param, const char *word, json_t *args
         json_decref(value);
         key_given_twice(param, key, err);
     }
-    free(key);
     return result == 0 || is_known ? result
                                    : error_set(err, TSK_INVALID_INPUT, "param_not_utf8", "param", param->name, NULL);
 }
@@ -312,7 +311,7 @@ static void propose_dashes(const struct op *op, char **words, int at, int count,
     struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
     for (int i = 0; i < count; i++)
         buf_printf(&line, "%s %s", i == at ? " --" : "", shell_word(&quoted, words[i]));
-    error_add_next(err, "tasuki %s%s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb, buf_str(&line));
+    error_add_next(err, "tasuki %s%s", OP_WORDS(op), buf_str(&line));
 }
 
 static int parse_words(const struct op *op, char **words, int count, json_t *args, struct tsk_error *err)
@@ -377,12 +376,11 @@ static int read_text_file(const char *path, size_t max, struct buf *text)
 
 static int refuse_file(const struct op_param *target, const char *path, struct tsk_error *err)
 {
-    char most[24];
-    snprintf(most, sizeof most, "%lld", (long long)target->max);
     if (errno == ENOENT)
         return error_set(err, TSK_NOT_FOUND, "agent_file_unknown", "path", path, NULL);
     if (errno == EFBIG)
-        return error_set(err, TSK_INVALID_INPUT, "param_too_long", "param", target->name, "want", most, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "param_too_long", "param", target->name, "want", DIGITS(target->max),
+                         NULL);
     return error_errno(err, "read", path);
 }
 

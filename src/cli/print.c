@@ -2,6 +2,7 @@
  * operation says, else as keys and values. */
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -56,11 +57,9 @@ void cli_put_said(struct buf *b, const struct cli_options *options, FILE *out, c
 
 void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, const json_t *next)
 {
-    size_t i;
-    json_t *command;
     if (options->screen_columns) /* the screen has keys for that */
         return;
-    json_array_foreach (next, i, command) {
+    json_each (next, i, command) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         op_put_command(&line, options->root, json_string_value(command));
         put_label(b, options, out, i ? "" : label_of(options, "label_next"));
@@ -72,15 +71,13 @@ void cli_put_next(struct buf *b, const struct cli_options *options, FILE *out, c
 static void put_who_line(struct buf *b, const struct cli_options *options, FILE *out, const char *key,
                          const json_t *who)
 {
-    char pid[24];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     who_put_label(&line, who);
     if (!line.len)
         return;
-    snprintf(pid, sizeof pid, "%lld", (long long)json_get_int(who, "pid", 0));
     if (json_get_int(who, "pid", 0)) {
         buf_puts(&line, " (");
-        text_put(&line, options->lang, "who_pid", "pid", pid, NULL);
+        text_put(&line, options->lang, "who_pid", "pid", DIGITS(json_get_int(who, "pid", 0)), NULL);
         buf_puts(&line, ")");
     }
     cli_put_said(b, options, out, key, buf_str(&line));
@@ -172,9 +169,7 @@ void cli_print_problem(const struct tsk_error *problem, void *data)
 static void print_fields(const struct cli_options *options, const json_t *result)
 {
     struct cli_table table = {.columns = 2};
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)result, key, value) {
+    json_each_pair (result, key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         if (json_is_null(value))
             continue;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void put_output(struct buf *b, const struct cli_options *options, const char *output)
+static void agent_put_output(struct buf *b, const struct cli_options *options, const char *output)
 {
     while (*output) {
         size_t len = strcspn(output, "\n");
@@ -21,11 +21,9 @@ PRINTER(agents, "agent.run", "agent.parallel", "agent.dag", "agent.team", "agent
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     const char *status = json_get_string(result, "status", ""), *run = json_get_string(result, "run_id", "");
     bool is_good = call->verdict == TSK_OK, has_reason = false;
-    size_t i;
-    json_t *agent;
     if (options->quiet && is_good)
         return;
-    json_array_foreach (json_object_get(result, "agents"), i, agent) {
+    json_each (json_object_get(result, "agents"), i, agent) {
         const char *state = json_get_string(agent, "state", ""), *reason = json_get_string(agent, "reason", NULL);
         has_reason |= reason != NULL;
         cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(agent, "task", ""));
@@ -35,7 +33,7 @@ PRINTER(agents, "agent.run", "agent.parallel", "agent.dag", "agent.team", "agent
         buf_puts(&b, reason ? "  " : "");
         cli_put(&b, options, stdout, STYLE_PLAIN, reason ? reason : "");
         buf_puts(&b, "\n");
-        put_output(&b, options, json_get_string(agent, "output", ""));
+        agent_put_output(&b, options, json_get_string(agent, "output", ""));
     }
     text_put(&line, options->lang, strcmp(status, "RUNNING") == 0 ? "agent_run_goes_on" : "agent_run_over", "run", run,
              "status", status, NULL);

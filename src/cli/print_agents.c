@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -9,9 +10,7 @@
 /* "name src/api (refactoring auth), process web, name docs (stale)" */
 static void put_things(struct buf *b, const struct cli_options *options, const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)list, i, one) {
+    json_each (list, i, one) {
         const char *id = json_get_string(one, "id", ""), *note = json_get_string(one, "note", NULL);
         const char *state = cli_lock_state(one, json_object_get(one, "alive"));
         buf_printf(b, "%s%s%s%s", i ? ", " : "", json_get_string(one, "kind", ""), *id ? " " : "", id);
@@ -26,32 +25,26 @@ void cli_put_awaited(struct buf *b, const struct cli_options *options, const jso
 {
     struct buf whom CLEANUP(buf_clear) = BUF_INIT, what CLEANUP(buf_clear) = BUF_INIT;
     const char *id = json_get_string(waiter, "id", "");
-    char since[TIME_TEXT_MAX];
-    cli_clock(options, json_get_string(waiter, "since", "?"), since);
     buf_printf(&what, "%s%s%s", json_get_string(waiter, "kind", ""), *id ? " " : "", id);
     who_put_label(&whom, json_object_get(waiter, "for"));
     text_put(b, options->lang, whom.len ? "agents_waits_for" : "agents_waits", "what", buf_str(&what), "by",
-             buf_str(&whom), "time", since, NULL);
+             buf_str(&whom), "time", CLI_CLOCK(options, json_get_string(waiter, "since", "?")), NULL);
 }
 
-static void put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
+static void agent_put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)list, i, one) {
+    json_each (list, i, one) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         cli_put_awaited(&line, options, one);
         cli_put_said(b, options, out, "label_waits", buf_str(&line));
     }
 }
 
-static void put_state(struct buf *b, const struct cli_options *options, const json_t *agent)
+static void agent_put_state(struct buf *b, const struct cli_options *options, const json_t *agent)
 {
-    char pid[24];
     const json_t *alive = json_object_get(agent, "alive"), *who = json_object_get(agent, "who");
-    snprintf(pid, sizeof pid, "%lld", (long long)json_get_int(who, "pid", 0));
     if (json_get_int(who, "pid", 0)) {
-        text_put(b, options->lang, "who_pid", "pid", pid, NULL);
+        text_put(b, options->lang, "who_pid", "pid", DIGITS(json_get_int(who, "pid", 0)), NULL);
         buf_puts(b, ", ");
     }
     text_put(b, options->lang,
@@ -64,7 +57,6 @@ static void put_state(struct buf *b, const struct cli_options *options, const js
 static void put_agent(struct buf *b, const struct cli_options *options, const json_t *agent)
 {
     FILE *out = stdout;
-    char when[TIME_TEXT_MAX];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     const char *directory = json_get_string(agent, "directory", NULL), *branch = json_get_string(agent, "branch", NULL);
     const json_t *call = json_object_get(agent, "last_call");
@@ -72,7 +64,7 @@ static void put_agent(struct buf *b, const struct cli_options *options, const js
     cli_put(b, options, out, STYLE_BOLD, buf_str(&line));
     size_t column = utf8_width(buf_str(&line)) + 2;
     buf_reset(&line);
-    put_state(&line, options, agent);
+    agent_put_state(&line, options, agent);
     buf_puts(b, "  ");
     cli_put_prose(b, options, out, json_is_false(json_object_get(agent, "alive")) ? STYLE_WARN : STYLE_DIM,
                   buf_str(&line), column, 2);
@@ -85,10 +77,10 @@ static void put_agent(struct buf *b, const struct cli_options *options, const js
     put_things(&line, options, json_object_get(agent, "holding"));
     if (line.len)
         cli_put_said(b, options, out, "label_holds", buf_str(&line));
-    put_waits(b, options, out, json_object_get(agent, "waiting"));
+    agent_put_waits(b, options, out, json_object_get(agent, "waiting"));
     buf_reset(&line);
-    cli_when(options, json_get_string(call, "at", ""), when);
-    buf_printf(&line, "%s  %s", json_get_string(call, "operation", ""), when);
+    buf_printf(&line, "%s  %s", json_get_string(call, "operation", ""),
+               CLI_WHEN(options, json_get_string(call, "at", "")));
     if (json_is_object(call))
         cli_put_line(b, options, out, "label_last_call", buf_str(&line));
 }
@@ -97,11 +89,9 @@ PRINTER(agents_list, "agents.list")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const json_t *list = json_object_get(result, "agents");
-    size_t i;
-    json_t *agent;
     if (json_array_size(list) == 0)
         buf_printf(&b, "%s\n", text_get("no_agents", options->lang));
-    json_array_foreach (list, i, agent)
+    json_each (list, i, agent)
         put_agent(&b, options, agent);
     fputs(buf_str(&b), stdout);
 }

@@ -13,9 +13,8 @@ static enum style check_style(const char *status)
 
 static size_t title_width(const json_t *checks)
 {
-    size_t i, width = 0;
-    json_t *check;
-    json_array_foreach (checks, i, check) {
+    size_t width = 0;
+    json_each (checks, i, check) {
         size_t wide = utf8_width(json_get_string(check, "title", ""));
         width = wide > width ? wide : width;
     }
@@ -25,9 +24,7 @@ static size_t title_width(const json_t *checks)
 static void put_more(struct buf *b, const struct cli_options *options, const json_t *lines, enum style style,
                      size_t indent)
 {
-    size_t i;
-    json_t *line;
-    json_array_foreach (lines, i, line) {
+    json_each (lines, i, line) {
         buf_printf(b, "%*s", (int)indent, "");
         cli_put(b, options, stdout, style, json_string_value(line));
         buf_puts(b, "\n");
@@ -38,7 +35,7 @@ static void put_more(struct buf *b, const struct cli_options *options, const jso
 static bool has_more(const struct cli_options *options, const json_t *check)
 {
     const json_t *evidence = json_object_get(check, "evidence");
-    bool is_good = strcmp(json_get_string(check, "status", ""), "PASS") == 0;
+    bool is_good = json_text_is(check, "status", "PASS");
     return is_good ? options->verbose : json_array_size(evidence) > 1;
 }
 
@@ -61,13 +58,12 @@ static void put_check(struct buf *b, const struct cli_options *options, const js
 }
 
 /* Each command once, in the order of the checks. */
-static json_t *commands_of(const json_t *checks)
+static json_t *finding_commands(const json_t *checks)
 {
-    size_t i, k;
-    json_t *check, *command, *seen CLEANUP_JSON = json_object();
+    json_t *seen CLEANUP_JSON = json_object();
     json_t *commands = json_array();
-    json_array_foreach (checks, i, check)
-        json_array_foreach (json_object_get(check, "fix"), k, command)
+    json_each (checks, i, check)
+        json_each (json_object_get(check, "fix"), k, command)
             if (!json_object_get(seen, json_string_value(command))) {
                 json_object_set_new(seen, json_string_value(command), json_true());
                 json_array_append(commands, command);
@@ -80,13 +76,12 @@ PRINTER(doctor, "doctor")
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const json_t *checks = json_object_get(result, "checks");
     const char *status = json_get_string(result, "status", "");
-    size_t i, width = title_width(checks);
-    json_t *check, *commands CLEANUP_JSON = commands_of(checks);
+    size_t width = title_width(checks);
+    json_t *commands CLEANUP_JSON = finding_commands(checks);
     cli_put(&b, options, stdout, check_style(status), status);
     buf_puts(&b, "\n");
-    json_array_foreach (checks, i, check)
-        if (!options->quiet || json_object_get(check, "fixed") ||
-            strcmp(json_get_string(check, "status", ""), "PASS") != 0)
+    json_each (checks, i, check)
+        if (!options->quiet || json_object_get(check, "fixed") || !json_text_is(check, "status", "PASS"))
             put_check(&b, options, check, width);
     if (json_array_size(commands))
         buf_printf(&b, "\n%s\n", text_get("doctor_to_do", options->lang));

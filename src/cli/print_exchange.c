@@ -1,4 +1,5 @@
 /* print_exchange.c - exports, imports and templates for people. */
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -7,11 +8,10 @@ void cli_put_problems(struct buf *b, const struct cli_options *options, const js
 {
     const json_t *problems = json_object_get(context, "problems");
     const char *source = json_get_string(context, "source", "");
-    size_t i, count = (size_t)json_get_int(context, "count", 0);
-    json_t *problem;
+    size_t count = (size_t)json_get_int(context, "count", 0);
     if (count < 2)
         return;
-    json_array_foreach (problems, i, problem) {
+    json_each (problems, i, problem) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&line, "%s:", source);
         if (json_get_int(problem, "line", 0))
@@ -29,23 +29,18 @@ void cli_put_problems(struct buf *b, const struct cli_options *options, const js
 PRINTER(export, "process.export")
 {
     size_t masked = json_array_size(json_object_get(result, "masked"));
-    char count[24];
     fputs(json_get_string(result, "content", ""), stdout);
     if (!masked || options->quiet)
         return;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    snprintf(count, sizeof count, "%zu", masked);
-    text_put(&line, options->lang, "export_masked", "count", count, NULL);
+    text_put(&line, options->lang, "export_masked", "count", DIGITS(masked), NULL);
     fprintf(stderr, "%s\n", buf_str(&line));
 }
 
 static void put_labelled_names(struct buf *b, const struct cli_options *options, const char *label, const json_t *names)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *name;
-    json_array_foreach (names, i, name)
-        buf_printf(&line, "%s%s", i ? ", " : "", json_string_value(name));
+    json_put_texts(&line, names, ", ");
     if (line.len)
         cli_put_line(b, options, stdout, label, buf_str(&line));
 }
@@ -58,20 +53,18 @@ PRINTER(import, "process.import")
     };
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
     const json_t *running = json_object_get(result, "running");
-    size_t i;
-    json_t *warning;
     if (options->quiet)
         return;
     text_put(&line, options->lang, "imported", "format", json_get_string(result, "format", ""), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
-    for (i = 0; i < sizeof lists / sizeof lists[0]; i++)
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         put_labelled_names(&b, options, lists[i][0], json_object_get(result, lists[i][1]));
-    json_array_foreach (json_object_get(result, "warnings"), i, warning)
+    json_each (json_object_get(result, "warnings"), i, warning)
         cli_put_said(&b, options, stdout, "label_warning", json_string_value(warning));
     cli_put_warnings(&b, options, result);
     json_t *next CLEANUP_JSON = json_array();
-    json_array_foreach (running, i, warning)
+    json_each (running, i, warning)
         json_array_append_new(next, json_sprintf("tasuki proc restart %s", json_string_value(warning)));
     put_labelled_names(&b, options, "label_running", running);
     cli_put_next(&b, options, stdout, next);
@@ -82,19 +75,9 @@ PRINTER(import, "process.import")
 
 static void put_spec_command(struct buf *b, const json_t *spec)
 {
-    size_t i;
-    json_t *arg;
-    buf_puts(b, json_get_string(spec, "command", ""));
-    json_array_foreach (json_object_get(spec, "args"), i, arg)
-        buf_printf(b, " %s", json_string_value(arg));
-}
-
-static void put_variables(struct buf *b, const json_t *template)
-{
-    size_t i;
-    json_t *name;
-    json_array_foreach (json_object_get(template, "variables"), i, name)
-        buf_printf(b, "%s%s", i ? " " : "", json_string_value(name));
+    const json_t *args = json_object_get(spec, "args");
+    buf_printf(b, "%s%s", json_get_string(spec, "command", ""), json_array_size(args) ? " " : "");
+    json_put_texts(b, args, " ");
 }
 
 PRINTER(templates, "template.list")
@@ -102,18 +85,15 @@ PRINTER(templates, "template.list")
     static const char *const heads[] = {"head_template", "head_variables", "head_command"};
     struct cli_table table = {.columns = 3};
     const json_t *templates = json_object_get(result, "templates");
-    size_t i;
-    json_t *template;
     if (json_array_size(templates) == 0) {
         if (!options->quiet)
             cli_say(options, stdout, "no_templates");
         return;
     }
-    for (i = 0; i < sizeof heads / sizeof heads[0]; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (templates, i, template) {
+    cli_table_add_heads(&table, options, heads);
+    json_each (templates, i, template) {
         struct buf variables CLEANUP(buf_clear) = BUF_INIT, command CLEANUP(buf_clear) = BUF_INIT;
-        put_variables(&variables, template);
+        json_put_texts(&variables, json_object_get(template, "variables"), " ");
         put_spec_command(&command, json_object_get(template, "spec"));
         cli_table_add(&table, STYLE_BOLD, json_get_string(template, "name", ""));
         cli_table_add(&table, STYLE_PLAIN, variables.len ? buf_str(&variables) : "-");
@@ -125,14 +105,12 @@ PRINTER(templates, "template.list")
 PRINTER(template, "template.create", "template.show", "template.update")
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    const char *name = json_get_string(result, "name", ""), *key;
-    json_t *value;
-    size_t i;
+    const char *name = json_get_string(result, "name", "");
     if (options->quiet && strcmp(call->op->name, "template.show") != 0)
         return;
     cli_put(&b, options, stdout, STYLE_BOLD, name);
     buf_puts(&b, "\n");
-    json_object_foreach (json_object_get(result, "spec"), key, value) {
+    json_each_pair (json_object_get(result, "spec"), key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         text_put_value(&text, value);
         buf_printf(&b, "  %-22s", key);
@@ -141,7 +119,7 @@ PRINTER(template, "template.create", "template.show", "template.update")
     }
     struct buf use CLEANUP(buf_clear) = BUF_INIT;
     buf_printf(&use, "tasuki proc template use %s ID", name);
-    json_array_foreach (json_object_get(result, "variables"), i, value)
+    json_each (json_object_get(result, "variables"), i, value)
         buf_printf(&use, " --set %s=…", json_string_value(value));
     json_t *next CLEANUP_JSON = json_pack("[s]", buf_str(&use));
     cli_put_next(&b, options, stdout, next);

@@ -1,5 +1,6 @@
 /* print_flow.c - flows and runs for people. */
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -43,9 +44,7 @@ void cli_put_flow_problems(struct buf *b, const struct cli_options *options, con
 {
     const json_t *problems = json_object_get(context, "problems");
     const char *source = json_get_string(context, "source", "");
-    size_t i;
-    json_t *problem;
-    json_array_foreach (problems, i, problem) {
+    json_each (problems, i, problem) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         if (i == 0)
             continue;
@@ -57,20 +56,17 @@ void cli_put_flow_problems(struct buf *b, const struct cli_options *options, con
     }
     int64_t count = json_get_int(context, "count", 0);
     if (count > (int64_t)json_array_size(problems)) {
-        char number[24];
-        snprintf(number, sizeof number, "%lld", (long long)(count - (int64_t)json_array_size(problems)));
-        text_put(b, options->lang, "flow_more_problems", "count", number, NULL);
+        text_put(b, options->lang, "flow_more_problems", "count", DIGITS(count - (int64_t)json_array_size(problems)),
+                 NULL);
         buf_puts(b, "\n");
     }
 }
 
 PRINTER(flows, "flow.list")
 {
-    size_t i;
-    json_t *flow;
     if (json_array_size(json_object_get(result, "flows")) == 0 && !options->quiet)
         cli_say(options, stderr, "no_flows");
-    json_array_foreach (json_object_get(result, "flows"), i, flow)
+    json_each (json_object_get(result, "flows"), i, flow)
         printf("%s\n", json_get_string(flow, "name", "")); /* a name each line, for a pipe as well */
 }
 
@@ -79,14 +75,10 @@ static void print_params(const struct cli_options *options, const json_t *params
 {
     static const char *const heads[] = {"head_param", "head_default", "head_choices", "head_help"};
     struct cli_table table = {.columns = 4};
-    size_t i, k;
-    json_t *param, *choice;
-    for (i = 0; i < 4; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach ((json_t *)params, i, param) {
+    cli_table_add_heads(&table, options, heads);
+    json_each (params, i, param) {
         struct buf choices CLEANUP(buf_clear) = BUF_INIT;
-        json_array_foreach (json_object_get(param, "choices"), k, choice)
-            buf_printf(&choices, "%s%s", k ? " " : "", json_string_value(choice));
+        json_put_texts(&choices, json_object_get(param, "choices"), " ");
         cli_table_add(&table, STYLE_BOLD, json_get_string(param, "name", ""));
         cli_table_add(&table, STYLE_PLAIN, json_get_string(param, "default", "-"));
         cli_table_add(&table, STYLE_PLAIN, buf_str(&choices));
@@ -99,9 +91,7 @@ static void print_params(const struct cli_options *options, const json_t *params
 static void print_variables(const struct cli_options *options, const json_t *params)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *param;
-    json_array_foreach ((json_t *)params, i, param)
+    json_each (params, i, param)
         buf_printf(&names, "%s%s", i ? " " : "", json_get_string(param, "variable", ""));
     text_put(&text, options->lang, "flow_variables", "variables", buf_str(&names), NULL);
     int width = cli_terminal_width(stdout);
@@ -114,14 +104,11 @@ PRINTER(flow, "flow.show")
     struct buf b CLEANUP(buf_clear) = BUF_INIT, tasks CLEANUP(buf_clear) = BUF_INIT;
     const json_t *params = json_object_get(result, "params");
     const char *name = json_get_string(result, "name", NULL);
-    size_t i;
-    json_t *task;
     cli_put(&b, options, stdout, STYLE_BOLD, json_get_string(result, "source", ""));
     buf_printf(&b, "%s%s\n", name ? "  " : "", name ? name : "");
     if (json_get_bool(result, "exclusive", false))
         buf_printf(&b, "  %s\n", text_get("flow_is_exclusive", options->lang));
-    json_array_foreach (json_object_get(result, "tasks"), i, task)
-        buf_printf(&tasks, "%s%s", i ? " " : "", json_string_value(task));
+    json_put_texts(&tasks, json_object_get(result, "tasks"), " ");
     buf_puts(&b, "  ");
     cli_put_wrapped(&b, buf_str(&tasks), 2, (size_t)cli_terminal_width(stdout));
     fputs(buf_str(&b), stdout);

@@ -39,12 +39,11 @@ static void awaited_hide(void)
 static void awaited_draw(enum lang lang)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     size_t width = (size_t)cli_terminal_width(stdout);
     awaited_hide();
     if (!screen.can_redraw || !awaited.text.len || begun.is_open)
         return;
-    cli_whole_span(lang, clock_now().boot_ms - awaited.since_ms, span);
+    const char *span = CLI_WHOLE_SPAN(lang, clock_now().boot_ms - awaited.since_ms);
     size_t tail = utf8_width(span) + 4;
     utf8_put_visible(&b, buf_str(&awaited.text), false);
     char *line = width > tail + 10 ? cli_cut(buf_take(&b), width - tail) : NULL;

@@ -1,6 +1,7 @@
 /* print_lock.c - locks and their holders for people. */
 #include "base/clock.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ void cli_put_holder(struct buf *b, const struct cli_options *options, const json
         buf_puts(b, " (");
     if (json_is_integer(number))
         snprintf(pid, sizeof pid, "%lld", (long long)json_integer_value(number));
-    if (strcmp(json_get_string(holder, "hold", ""), "lease") == 0)
+    if (json_text_is(holder, "hold", "lease"))
         text_put(b, options->lang, "who_client", "instance", json_get_string(holder, "instance", "?"), NULL);
     else
         text_put(b, options->lang, "who_pid", "pid", pid, NULL);
@@ -44,7 +45,7 @@ static const char *expiry_text(const json_t *lock, int64_t left)
     const char *state = json_get_string(lock, "state", "");
     if (strcmp(state, "zombie") == 0)
         return "zombie_now";
-    if (strcmp(json_get_string(lock, "kind", ""), "sprint") == 0)
+    if (json_text_is(lock, "kind", "sprint"))
         return "zombie_in";
     if (strcmp(state, "stale") == 0)
         return "takeable";
@@ -52,13 +53,13 @@ static const char *expiry_text(const json_t *lock, int64_t left)
         return "expired_since";
     if (json_is_false(json_at(lock, "holder.alive")))
         return "expires_in_dead";
-    bool is_foreign = strcmp(json_get_string(json_object_get(lock, "holder"), "hold", ""), "foreign") == 0;
+    bool is_foreign = json_text_is(json_object_get(lock, "holder"), "hold", "foreign");
     return is_foreign ? "expires_in_foreign" : "expires_in";
 }
 
 static void put_times(struct buf *b, const struct cli_options *options, FILE *out, const json_t *lock)
 {
-    char text[256], span[TIME_TEXT_MAX];
+    char text[256];
     const char *created = json_get_string(lock, "created_at", NULL);
     int64_t age = json_get_int(lock, "age_ms", -1), left = json_get_int(lock, "expires_in_ms", INT64_MIN);
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
@@ -69,9 +70,8 @@ static void put_times(struct buf *b, const struct cli_options *options, FILE *ou
     if (left == INT64_MIN)
         return;
     buf_reset(&line);
-    duration_format(left < 0 ? -left : left, span);
     const char *key = expiry_text(lock, left);
-    text_put(&line, options->lang, key, "span", span, NULL);
+    text_put(&line, options->lang, key, "span", DURATION(left < 0 ? -left : left), NULL);
     snprintf(text, sizeof text, "%s", buf_str(&line));
     cli_put_said(b, options, out, "label_expires", text);
 }
@@ -88,7 +88,7 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
     const char *how = json_get_string(holder, "how", NULL);
     buf_reset(&line);
     /* A zombie is not held, whatever is known of its holder. */
-    bool is_zombie = strcmp(json_get_string(lock, "state", ""), "zombie") == 0;
+    bool is_zombie = json_text_is(lock, "state", "zombie");
     text_put(&line, options->lang,
              json_is_true(alive)    ? "alive_yes"
              : json_is_false(alive) ? "alive_no"
@@ -101,7 +101,7 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
 
 /* ---- results ---- */
 
-static void words_of(const json_t *result, char *words, size_t size)
+static void lock_words_of(const json_t *result, char *words, size_t size)
 {
     const char *id = json_get_string(result, "id", NULL);
     snprintf(words, size, "%s%s%s", json_get_string(result, "kind", ""), id ? " " : "", id ? id : "");
@@ -126,7 +126,7 @@ static void add_lock_row(struct cli_table *table, const struct cli_options *opti
     const json_t *holder = json_object_get(lock, "holder");
     const char *state = cli_lock_state(lock, json_object_get(holder, "alive"));
     struct buf who CLEANUP(buf_clear) = BUF_INIT;
-    words_of(lock, words, sizeof words);
+    lock_words_of(lock, words, sizeof words);
     if (json_get_int(lock, "age_ms", -1) >= 0)
         cli_whole_span(options->lang, json_get_int(lock, "age_ms", 0), span);
     cli_table_add(table, STYLE_BOLD, words);
@@ -148,11 +148,8 @@ void cli_print_locks(const struct cli_options *options, const json_t *locks)
     }
     struct cli_table table = {.columns = 4, .drops = {2}};
     static const char *const heads[] = {"head_lock", "head_state", "head_for", "head_holder"};
-    for (size_t i = 0; i < 4; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    size_t i;
-    json_t *lock;
-    json_array_foreach (locks, i, lock)
+    cli_table_add_heads(&table, options, heads);
+    json_each (locks, i, lock)
         add_lock_row(&table, options, lock);
     cli_table_print(&table, options, stdout);
 }
@@ -183,17 +180,16 @@ PRINTER(lock_acquired, "lock.acquire")
 {
     if (options->quiet)
         return;
-    char fence[24], words[512];
+    char words[512];
     const json_t *holder = json_object_get(result, "holder");
     struct buf b CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
-    words_of(result, words, sizeof words);
-    snprintf(fence, sizeof fence, "%lld", (long long)json_get_int(result, "fence", 0));
-    text_put(&line, options->lang, "acquired", "lock", words, "fence", fence, NULL);
+    lock_words_of(result, words, sizeof words);
+    text_put(&line, options->lang, "acquired", "lock", words, "fence", DIGITS(json_get_int(result, "fence", 0)), NULL);
     cli_put(&b, options, stdout, STYLE_GOOD, buf_str(&line));
     buf_puts(&b, "\n");
     buf_reset(&line);
     cli_put_holder(&line, options, holder);
-    bool is_guess = strcmp(json_get_string(holder, "hold", ""), "guess") == 0;
+    bool is_guess = json_text_is(holder, "hold", "guess");
     buf_printf(&line, " (%s)", text_get(is_guess ? "holder_guessed" : "holder_named", options->lang));
     cli_put_said(&b, options, stdout, "label_holder", buf_str(&line));
     const json_t *old = json_object_get(result, "recovered");
@@ -229,9 +225,7 @@ PRINTER(sprint, "sprint.acquire", "sprint.release", "sprint.check")
     buf_puts(&b, ": ");
     cli_put(&b, options, out, STYLE_PLAIN, json_get_string(result, "message", ""));
     buf_puts(&b, "\n");
-    size_t i;
-    json_t *text;
-    json_array_foreach (json_object_get(result, "errors"), i, text)
+    json_each (json_object_get(result, "errors"), i, text)
         if (strcmp(json_string_value(text), json_get_string(result, "message", "")) != 0)
             cli_put_said(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED ||

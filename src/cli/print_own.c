@@ -26,17 +26,14 @@ void cli_put_owner(struct buf *b, const json_t *wf)
 PRINTER(own_list, "own.list")
 {
     const json_t *list = json_object_get(result, "workflows");
-    size_t i;
-    json_t *wf;
     if (json_array_size(list) == 0) {
         cli_print_none(call, options, "no_workflows");
         return;
     }
     struct cli_table table = {.columns = 4};
     static const char *const heads[] = {"head_workflow", "head_state", "head_since", "head_owner"};
-    for (i = 0; i < 4; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (list, i, wf) {
+    cli_table_add_heads(&table, options, heads);
+    json_each (list, i, wf) {
         const char *owner = json_get_string(wf, "ownerInstanceId", NULL);
         bool is_alive = json_is_true(json_object_get(wf, "ownerAlive"));
         cli_table_add(&table, STYLE_BOLD, json_get_string(wf, "ulTaskId", ""));

@@ -27,10 +27,8 @@ void cli_bytes(int64_t bytes, char text[32])
 void cli_put_command(struct buf *b, const json_t *process)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *arg;
     buf_puts(b, shell_word(&word, json_get_string(process, "command", "")));
-    json_array_foreach (json_object_get(process, "args"), i, arg)
+    json_each (json_object_get(process, "args"), i, arg)
         buf_printf(b, " %s", shell_word(&word, json_string_value(arg)));
 }
 
@@ -38,13 +36,12 @@ void cli_put_command(struct buf *b, const json_t *process)
 
 bool cli_process_failed(const json_t *process)
 {
-    return strcmp(json_get_string(process, "state_name", ""), "Failed") == 0 ||
-           strcmp(json_get_string(process, "phase", ""), "backoff") == 0;
+    return json_text_is(process, "state_name", "Failed") || json_text_is(process, "phase", "backoff");
 }
 
-static void add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
+static void process_add_row(struct cli_table *table, const struct cli_options *options, const json_t *process)
 {
-    char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-", restarts[24];
+    char pid[24] = "-", memory[32] = "-", uptime[TIME_TEXT_MAX] = "-";
     const json_t *usage = json_object_get(process, "usage");
     struct buf command CLEANUP(buf_clear) = BUF_INIT;
     const char *phase = json_get_string(process, "phase", "");
@@ -62,13 +59,12 @@ static void add_row(struct cli_table *table, const struct cli_options *options, 
         cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
         cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
     }
-    snprintf(restarts, sizeof restarts, "%lld", (long long)json_get_int(process, "restarts", 0));
     cli_put_command(&command, process);
     cli_table_add(table, STYLE_PLAIN, *phase ? cli_word(options, "phase_", phase) : "-");
     cli_table_add(table, STYLE_PLAIN, pid);
     cli_table_add(table, STYLE_PLAIN, uptime);
     cli_table_add(table, STYLE_PLAIN, memory);
-    cli_table_add(table, STYLE_PLAIN, restarts);
+    cli_table_add(table, STYLE_PLAIN, DIGITS(json_get_int(process, "restarts", 0)));
     cli_table_add_by(table, options, json_object_get(process, "started_by"));
     cli_table_add(table, STYLE_DIM, buf_str(&command));
 }
@@ -86,9 +82,8 @@ static bool says_id(const char *message, const char *id)
 /* The first command of each, once. */
 static void add_next(json_t *next, const json_t *error)
 {
-    json_t *command = json_array_get(json_object_get(error, "next"), 0), *other;
-    size_t i;
-    json_array_foreach (next, i, other)
+    json_t *command = json_array_get(json_object_get(error, "next"), 0);
+    json_each (next, i, other)
         if (json_equal(other, command))
             return;
     if (command)
@@ -98,9 +93,8 @@ static void add_next(json_t *next, const json_t *error)
 static void print_errors(const struct cli_options *options, const json_t *errors)
 {
     struct buf commands CLEANUP(buf_clear) = BUF_INIT;
-    json_t *next CLEANUP_JSON = json_array(), *entry;
-    size_t i;
-    json_array_foreach (errors, i, entry) {
+    json_t *next CLEANUP_JSON = json_array();
+    json_each (errors, i, entry) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         const char *id = json_get_string(entry, "id", ""),
                    *message = json_get_string(json_object_get(entry, "error"), "message", "");
@@ -145,12 +139,9 @@ static void put_proc_place(struct buf *b, const struct cli_options *options, con
 static void put_names(struct buf *b, const struct cli_options *options, const char *key, const json_t *ids)
 {
     struct buf list CLEANUP(buf_clear) = BUF_INIT, line CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *id;
     if (!json_array_size(ids))
         return;
-    json_array_foreach (ids, i, id)
-        buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(id));
+    json_put_texts(&list, ids, ", ");
     text_put(&line, options->lang, key, "names", buf_str(&list), NULL);
     cli_put_prose(b, options, stdout, STYLE_PLAIN, buf_str(&line), 0, 2);
 }
@@ -161,19 +152,17 @@ PRINTER(processes, "process.list")
                                         "head_memory", "head_restarts", "head_by",    "head_command"};
     struct cli_table table = {.columns = sizeof heads / sizeof heads[0], .drops = {6, 2, 5, 3, 7, 4}};
     const json_t *processes = json_object_get(result, "processes");
-    size_t i;
-    json_t *process;
     if (json_array_size(processes) == 0 && json_array_size(json_object_get(result, "errors")) == 0) {
         bool has_none = strcmp(call->op->name, "process.list") == 0 && !json_object_get(call->args, "state");
         if (!options->quiet)
             cli_say(options, stdout, has_none ? "no_processes" : "nothing_to_do");
         return;
     }
-    for (i = 0; i < table.columns && json_array_size(processes); i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
+    if (json_array_size(processes))
+        cli_table_add_heads(&table, options, heads);
     struct buf places CLEANUP(buf_clear) = BUF_INIT;
-    json_array_foreach (processes, i, process) {
-        add_row(&table, options, process);
+    json_each (processes, i, process) {
+        process_add_row(&table, options, process);
         put_proc_place(&places, options, process);
     }
     put_names(&places, options, "up_restarting", json_object_get(result, "restarted"));
@@ -187,7 +176,7 @@ PRINTER(processes, "process.list")
     if (!options->quiet || was_asked_for)
         cli_table_print(&table, options, stdout);
     else
-        for (i = 0; i < table.count; i++)
+        for (size_t i = 0; i < table.count; i++)
             free(table.cells[i].text);
     print_errors(options, json_object_get(result, "errors"));
 }
@@ -196,7 +185,6 @@ PRINTER(processes, "process.list")
 
 static void put_heading(struct buf *b, const struct cli_options *options, const json_t *process)
 {
-    char number[24];
     const char *state = json_get_string(process, "state_name", ""), *phase = json_get_string(process, "phase", "");
     cli_put(b, options, stdout, STYLE_BOLD, json_get_string(process, "id", ""));
     buf_puts(b, "  ");
@@ -204,30 +192,28 @@ static void put_heading(struct buf *b, const struct cli_options *options, const 
     if (*phase && strcmp(phase, "ready") != 0)
         buf_printf(b, " (%s)", cli_word(options, "phase_", phase));
     if (json_is_integer(json_object_get(process, "pid"))) {
-        snprintf(number, sizeof number, "%lld", (long long)json_get_int(process, "pid", 0));
         buf_puts(b, "  ");
-        text_put(b, options->lang, "who_pid", "pid", number, NULL);
+        text_put(b, options->lang, "who_pid", "pid", DIGITS(json_get_int(process, "pid", 0)), NULL);
     }
     buf_puts(b, "\n");
 }
 
-static void put_usage(struct buf *b, const struct cli_options *options, const json_t *usage)
+static void process_put_usage(struct buf *b, const struct cli_options *options, const json_t *usage)
 {
-    char memory[32], uptime[TIME_TEXT_MAX], cpu[TIME_TEXT_MAX];
+    char memory[32];
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (!usage)
         return;
     cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
-    cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
-    cli_span(options->lang, json_get_int(usage, "cpu_ms", 0), cpu);
-    text_put(&line, options->lang, "process_usage", "memory", memory, "cpu", cpu, "uptime", uptime, NULL);
+    text_put(&line, options->lang, "process_usage", "memory", memory, "cpu",
+             CLI_SPAN(options->lang, json_get_int(usage, "cpu_ms", 0)), "uptime",
+             CLI_WHOLE_SPAN(options->lang, json_get_int(usage, "uptime_ms", 0)), NULL);
     cli_put_line(b, options, stdout, "label_uses", buf_str(&line));
 }
 
 static void put_error(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     int64_t at;
     const char *error = json_get_string(process, "error", NULL),
                *next = json_get_string(process, "next_start_at", NULL);
@@ -236,8 +222,7 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
     if (json_get_string(process, "last_stderr", NULL))
         cli_put_line(b, options, stdout, "label_stderr", json_get_string(process, "last_stderr", ""));
     if (next && time_parse(next, &at) == 0) {
-        duration_format_left(at - clock_now().wall_ms, span);
-        text_put(&line, options->lang, "process_next_start", "span", span, NULL);
+        text_put(&line, options->lang, "process_next_start", "span", DURATION_LEFT(at - clock_now().wall_ms), NULL);
         cli_put_line(b, options, stdout, "label_next_start", buf_str(&line));
     }
     if (json_get_string(process, "detail", NULL))
@@ -247,10 +232,8 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
 /* An object of strings as `K=V, K=V`. */
 static void put_pairs(struct buf *b, const struct cli_options *options, const char *key, const json_t *object)
 {
-    const char *name;
-    json_t *value;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    json_object_foreach ((json_t *)object, name, value)
+    json_each_pair (object, name, value)
         buf_printf(&line, "%s%s=%s", line.len ? ", " : "", name, json_string_value(value));
     if (line.len)
         cli_put_line(b, options, stdout, key, buf_str(&line));
@@ -277,14 +260,12 @@ static void put_probe(struct buf *b, const struct cli_options *options, const ch
 
 static void put_exit_cell(struct buf *b, const struct cli_options *options, const json_t *raw)
 {
-    char number[24];
     const char *signal = json_get_string(raw, "signal", NULL);
-    snprintf(number, sizeof number, "%lld", (long long)json_get_int(raw, "code", 0));
     if (json_is_object(raw))
-        cli_put_line(b, options, stdout, "label_exit", signal ? signal : number);
+        cli_put_line(b, options, stdout, "label_exit", signal ? signal : DIGITS(json_get_int(raw, "code", 0)));
 }
 
-static void put_end(struct buf *b, const struct cli_options *options, const json_t *process)
+static void process_put_end(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     const json_t *inner =
         json_object_get(json_object_get(process, "state"), json_get_string(process, "state_name", ""));
@@ -295,10 +276,8 @@ static void put_end(struct buf *b, const struct cli_options *options, const json
 
 static void put_leftovers(struct buf *b, const struct cli_options *options, const json_t *leftovers)
 {
-    size_t i;
-    json_t *one;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    json_array_foreach (leftovers, i, one)
+    json_each (leftovers, i, one)
         buf_printf(&line, "%s%s (%lld)", i ? ", " : "", json_get_string(one, "name", ""),
                    (long long)json_get_int(one, "pid", 0));
     if (line.len)
@@ -307,10 +286,9 @@ static void put_leftovers(struct buf *b, const struct cli_options *options, cons
 
 static void put_details(struct buf *b, const struct cli_options *options, const json_t *process)
 {
-    char count[24];
     struct buf command CLEANUP(buf_clear) = BUF_INIT, policy CLEANUP(buf_clear) = BUF_INIT;
     cli_put_starter(b, options, stdout, process);
-    put_end(b, options, process);
+    process_put_end(b, options, process);
     cli_put_command(&command, process);
     cli_put_line(b, options, stdout, "label_command", buf_str(&command));
     if (json_get_string(process, "cwd", NULL))
@@ -319,10 +297,9 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
     put_pairs(b, options, "label_depends", json_object_get(process, "depends_on"));
     put_probe(b, options, "label_ready", json_object_get(process, "ready"));
     put_probe(b, options, "label_health", json_object_get(process, "health"));
-    put_usage(b, options, json_object_get(process, "usage"));
-    snprintf(count, sizeof count, "%lld", (long long)json_get_int(process, "restarts", 0));
+    process_put_usage(b, options, json_object_get(process, "usage"));
     text_put(&policy, options->lang, "process_policy", "policy", json_get_string(process, "restart", ""), "count",
-             count, NULL);
+             DIGITS(json_get_int(process, "restarts", 0)), NULL);
     cli_put_line(b, options, stdout, "label_policy", buf_str(&policy));
     cli_put_line(b, options, stdout, "label_output", json_get_string(json_object_get(process, "log"), "stdout", ""));
     put_leftovers(b, options, json_object_get(process, "leftovers"));
@@ -330,7 +307,7 @@ static void put_details(struct buf *b, const struct cli_options *options, const 
 
 static bool has_tty(const json_t *process)
 {
-    return strcmp(json_get_string(json_object_get(process, "log"), "mode", ""), "tty") == 0;
+    return json_text_is(json_object_get(process, "log"), "mode", "tty");
 }
 
 /* What to type next, by what has just been done and what came out. */
@@ -382,12 +359,10 @@ PRINTER(process, "process.create", "process.start", "process.stop", "process.res
 PRINTER(removed, "process.remove")
 {
     const json_t *list = json_object_get(result, "removed");
-    size_t i;
-    json_t *id;
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (!json_is_array(list))
         text_put(&b, options->lang, "process_removed", "id", json_get_string(result, "id", ""), NULL);
-    json_array_foreach (list, i, id) {
+    json_each (list, i, id) {
         buf_puts(&b, i ? "\n" : "");
         text_put(&b, options->lang, "process_removed", "id", json_string_value(id), NULL);
     }
@@ -402,9 +377,7 @@ PRINTER(removed, "process.remove")
 static void print_ids(const struct cli_options *options, const char *key, const json_t *list)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, ids CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *id;
-    json_array_foreach (list, i, id) {
+    json_each (list, i, id) {
         buf_puts(&ids, i ? ", " : "");
         if (json_is_string(id))
             buf_puts(&ids, json_string_value(id));
@@ -419,11 +392,10 @@ static void print_ids(const struct cli_options *options, const char *key, const 
 
 PRINTER(restored, "process.restore")
 {
-    char count[24];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (!options->quiet) {
-        snprintf(count, sizeof count, "%zu", json_array_size(json_object_get(result, "started")));
-        text_put(&b, options->lang, "processes_restored", "count", count, NULL);
+        text_put(&b, options->lang, "processes_restored", "count",
+                 DIGITS(json_array_size(json_object_get(result, "started"))), NULL);
         printf("%s\n", buf_str(&b));
         print_ids(options, "label_started", json_object_get(result, "started"));
         print_ids(options, "label_running", json_object_get(result, "running"));

@@ -32,9 +32,7 @@ static void put_problems(struct buf *b, const struct op_call *call, const struct
                          const json_t *request)
 {
     struct buf place CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *problem;
-    json_array_foreach (json_object_get(request, "problems"), i, problem) {
+    json_each (json_object_get(request, "problems"), i, problem) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&line, "%s:%lld:%lld: %s", cli_place(call, request_text(request, "path"), &place),
                    (long long)json_get_int(problem, "line", 0), (long long)json_get_int(problem, "column", 0),
@@ -47,8 +45,8 @@ static void put_problems(struct buf *b, const struct op_call *call, const struct
 
 /* ---- requests ------------------------------------------------------------------------------------------- */
 
-static void add_row(struct cli_table *table, const struct op_call *call, const struct cli_options *options,
-                    const json_t *request)
+static void request_add_row(struct cli_table *table, const struct op_call *call, const struct cli_options *options,
+                            const json_t *request)
 {
     const char *status = request_text(request, "status");
     const json_t *run = json_object_get(request, "latest_run");
@@ -70,16 +68,13 @@ PRINTER(requests, "request.list")
     const json_t *requests = json_object_get(result, "requests");
     struct cli_table table = {.columns = 5, .gives_way = 3};
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *request;
     if (json_array_size(requests) == 0) {
         cli_print_none(call, options, "no_requests");
         return;
     }
-    for (i = 0; i < 5; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (requests, i, request) {
-        add_row(&table, call, options, request);
+    cli_table_add_heads(&table, options, heads);
+    json_each (requests, i, request) {
+        request_add_row(&table, call, options, request);
         put_problems(&b, call, options, request);
     }
     cli_table_print(&table, options, stdout);
@@ -91,18 +86,16 @@ static void put_work(struct buf *b, const struct op_call *call, const struct cli
 {
     const json_t *run = json_object_get(request, "run");
     struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *word;
     if (json_object_get(request, "flow"))
         cli_put_line(b, options, stdout, "label_flow", request_text(request, "flow"));
     if (json_is_string(run))
         buf_puts(&line, json_string_value(run));
-    json_array_foreach (run, i, word)
+    json_each (run, i, word)
         buf_printf(&line, "%s%s", i ? " " : "", shell_word(&quoted, json_string_value(word)));
     if (run)
         cli_put_line(b, options, stdout, "label_command", buf_str(&line));
     buf_reset(&line);
-    json_array_foreach (json_object_get(request, "depends_on"), i, word)
+    json_each (json_object_get(request, "depends_on"), i, word)
         buf_printf(&line, "%s%s", i ? ", " : "", cli_short_id(call, options, json_string_value(word)));
     if (line.len)
         cli_put_line(b, options, stdout, "label_depends", buf_str(&line));
@@ -111,9 +104,7 @@ static void put_work(struct buf *b, const struct op_call *call, const struct cli
 static void put_runs(struct buf *b, const struct op_call *call, const struct cli_options *options,
                      const json_t *request)
 {
-    size_t i;
-    json_t *run;
-    json_array_foreach (json_object_get(request, "runs"), i, run) {
+    json_each (json_object_get(request, "runs"), i, run) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         char when[TIME_TEXT_MAX];
         cli_when(options, request_text(run, "started_at"), when);
@@ -169,10 +160,8 @@ PRINTER(request, "request.add", "request.show", "request.edit", "queue.add")
 
 static void print_ran(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
-    size_t i;
-    json_t *line;
     struct cli_table table = {.columns = 4};
-    json_array_foreach (json_object_get(result, "ran"), i, line) {
+    json_each (json_object_get(result, "ran"), i, line) {
         const char *status = request_text(line, "status");
         cli_table_add(&table, STYLE_PLAIN, "");
         cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, request_text(line, "request_id")));
@@ -190,9 +179,7 @@ static void print_ran(const struct op_call *call, const struct cli_options *opti
 static bool print_failed(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
     bool is_shown = cli_progress_told_queue();
-    size_t i;
-    json_t *line;
-    json_array_foreach (is_shown ? NULL : json_object_get(result, "ran"), i, line)
+    json_each (is_shown ? NULL : json_object_get(result, "ran"), i, line)
         if (json_object_get(line, "counts")) {
             printf("\n");
             cli_print_run(call, options, line);
@@ -248,13 +235,11 @@ PRINTER(queue_run, "queue.run", "queue.run-next")
 static void put_next_why(struct buf *b, const struct op_call *call, const struct cli_options *options,
                          const json_t *request)
 {
-    char position[24];
-    snprintf(position, sizeof position, "%lld", (long long)json_get_int(request, "position", 0));
     if (json_is_string(json_object_get(request, "id")))
         buf_puts(b, text_get(json_is_string(json_object_get(request, "resumes")) ? "queue_resumes" : "queue_is_next",
                              options->lang));
     else if (json_object_get(request, "position"))
-        text_put(b, options->lang, "queue_later", "position", position, NULL);
+        text_put(b, options->lang, "queue_later", "position", DIGITS(json_get_int(request, "position", 0)), NULL);
     else
         put_request_reason(b, call, options, request);
 }
@@ -269,9 +254,8 @@ static const char *next_id(const struct op_call *call, const struct cli_options 
 static bool has_reasons_below(const struct op_call *call, const struct cli_options *options, const json_t *requests)
 {
     enum { TITLE_MIN = 24, BETWEEN = 8 }; /* BETWEEN: a priority, and two spaces thrice */
-    size_t i, ids = 0, reasons = 0, width = (size_t)cli_terminal_width(stdout);
-    json_t *request;
-    json_array_foreach ((json_t *)requests, i, request) {
+    size_t ids = 0, reasons = 0, width = (size_t)cli_terminal_width(stdout);
+    json_each (requests, i, request) {
         struct buf why CLEANUP(buf_clear) = BUF_INIT;
         size_t id = utf8_width(next_id(call, options, request));
         put_next_why(&why, call, options, request);
@@ -283,8 +267,7 @@ static bool has_reasons_below(const struct op_call *call, const struct cli_optio
 
 PRINTER(queue_next, "queue.next")
 {
-    json_t *next = json_object_get(result, "next"), *requests CLEANUP_JSON = json_array(), *request;
-    size_t i;
+    json_t *next = json_object_get(result, "next"), *requests CLEANUP_JSON = json_array();
     if (json_is_object(next))
         json_array_append(requests, next);
     else
@@ -292,7 +275,7 @@ PRINTER(queue_next, "queue.next")
     json_array_extend(requests, json_object_get(result, "others"));
     bool is_below = has_reasons_below(call, options, requests);
     struct cli_table table = {.columns = is_below ? 3 : 4, .gives_way = is_below ? 0 : 2};
-    json_array_foreach (requests, i, request) {
+    json_each (requests, i, request) {
         struct buf why CLEANUP(buf_clear) = BUF_INIT;
         put_next_why(&why, call, options, request);
         cli_table_add(&table, request == next ? STYLE_GOOD : STYLE_BOLD, next_id(call, options, request));
@@ -310,8 +293,6 @@ PRINTER(queue_status, "queue.status")
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     const char *status = request_text(result, "status");
     const json_t *last = json_object_get(result, "last");
-    char ready[24];
-    snprintf(ready, sizeof ready, "%lld", (long long)json_get_int(result, "ready", 0));
     const char *key = strcmp(status, "running") == 0       ? "queue_runs"
                       : strcmp(status, "interrupted") == 0 ? "queue_was_killed"
                                                            : "queue_idle";
@@ -326,15 +307,14 @@ PRINTER(queue_status, "queue.status")
     cli_put_lock(&b, options, stdout, result);
     if (json_get_bool(result, "stopping", false))
         buf_printf(&b, "  %s\n", text_get("queue_stopping", options->lang));
-    cli_put_line(&b, options, stdout, "label_ready_count", ready);
+    cli_put_line(&b, options, stdout, "label_ready_count", DIGITS(json_get_int(result, "ready", 0)));
     if (json_is_string(json_object_get(result, "next")))
         cli_put_line(&b, options, stdout, "label_next_request",
                      cli_short_id(call, options, request_text(result, "next")));
     if (json_is_string(json_object_get(last, "reason"))) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
-        char when[TIME_TEXT_MAX];
-        cli_when(options, request_text(last, "ended_at"), when);
-        buf_printf(&line, "%s  %s", when, cli_word(options, "queue_end_", request_text(last, "reason")));
+        buf_printf(&line, "%s  %s", CLI_WHEN(options, request_text(last, "ended_at")),
+                   cli_word(options, "queue_end_", request_text(last, "reason")));
         cli_put_line(&b, options, stdout, "label_last", buf_str(&line));
     }
     fputs(buf_str(&b), stdout);

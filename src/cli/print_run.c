@@ -20,9 +20,7 @@ enum style cli_run_style(const char *status)
 static void put_last_lines(struct buf *b, const struct cli_options *options, const json_t *failure)
 {
     const json_t *lines = cli_progress_has_shown(failure) ? NULL : json_object_get(failure, "lines");
-    size_t i;
-    json_t *line;
-    json_array_foreach (lines, i, line) {
+    json_each (lines, i, line) {
         buf_puts(b, "    ");
         log_text_for_terminal(b, json_string_value(line), json_string_length(line), cli_has_colour(options, stdout));
         buf_puts(b, "\n");
@@ -37,9 +35,7 @@ static void put_sentence(struct buf *b, const struct cli_options *options, enum 
 
 static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
-    size_t i;
-    json_t *failure;
-    json_array_foreach (json_object_get(stage, "failures"), i, failure) {
+    json_each (json_object_get(stage, "failures"), i, failure) {
         put_sentence(b, options, STYLE_BAD, json_get_string(failure, "reason", ""));
         cli_put_fence(b, json_object_get(failure, "lines"), true);
         put_last_lines(b, options, failure);
@@ -50,9 +46,7 @@ static void put_failures(struct buf *b, const struct cli_options *options, const
 static void put_questions(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const json_t *questions = json_object_get(stage, "questions");
-    size_t i;
-    json_t *open;
-    json_array_foreach ((json_t *)questions, i, open)
+    json_each (questions, i, open)
         cli_put_question(b, options, questions, json_get_string(stage, "run_id", ""), open);
 }
 
@@ -60,9 +54,7 @@ static void put_questions(struct buf *b, const struct cli_options *options, cons
 static void add_answers(const json_t *stage, json_t *next)
 {
     const json_t *questions = json_object_get(stage, "questions");
-    size_t i;
-    json_t *open;
-    json_array_foreach ((json_t *)questions, i, open)
+    json_each (questions, i, open)
         cli_add_answers(next, questions, json_get_string(stage, "run_id", ""), open);
 }
 
@@ -115,9 +107,7 @@ static void put_limit(struct buf *b, const struct cli_options *options, const js
 /* The whole log of the first that failed and printed something. */
 static void add_logs(const json_t *stage, json_t *next)
 {
-    size_t i;
-    json_t *failure;
-    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+    json_each (json_object_get(stage, "failures"), i, failure)
         if (json_array_size(json_object_get(failure, "lines"))) {
             json_array_insert_new(next, 0,
                                   json_sprintf("tasuki runs logs %s %s", json_get_string(stage, "run_id", ""),
@@ -126,7 +116,7 @@ static void add_logs(const json_t *stage, json_t *next)
         }
 }
 
-static void put_next_of(struct buf *b, const struct cli_options *options, const json_t *stage)
+static void run_put_next(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
     const char *request = json_get_string(stage, "request_id", NULL);
@@ -160,17 +150,14 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
                                             {"asking", "run_count_asking"},
                                             {"not_reached", "run_count_not_reached"}};
     const json_t *counts = json_object_get(stage, "counts");
-    bool is_over = strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0;
-    char ok[24], total[24], number[24];
-    snprintf(ok, sizeof ok, "%lld", (long long)cli_run_settled(counts));
-    snprintf(total, sizeof total, "%lld", (long long)json_get_int(counts, "total", 0));
-    text_put(b, lang, "run_counts", "ok", ok, "total", total, NULL);
+    bool is_over = !json_text_is(stage, "status", "RUNNING");
+    text_put(b, lang, "run_counts", "ok", DIGITS(cli_run_settled(counts)), "total",
+             DIGITS(json_get_int(counts, "total", 0)), NULL);
     for (size_t i = 0; is_over && i < sizeof others / sizeof others[0]; i++) {
         int64_t count = json_get_int(counts, others[i][0], 0);
-        snprintf(number, sizeof number, "%lld", (long long)count);
         if (count > 0) {
             buf_puts(b, ", ");
-            text_put(b, lang, others[i][1], "count", number, NULL);
+            text_put(b, lang, others[i][1], "count", DIGITS(count), NULL);
         }
     }
 }
@@ -179,7 +166,6 @@ static void put_counts(struct buf *b, enum lang lang, const json_t *stage)
 static void put_headline(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     struct buf rest CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     const char *status = json_get_string(stage, "status", ""), *id = json_get_string(stage, "run_id", "");
     size_t width = (size_t)cli_terminal_width(stdout);
     cli_put(b, options, stdout, STYLE_BOLD, id);
@@ -190,8 +176,7 @@ static void put_headline(struct buf *b, const struct cli_options *options, const
         put_counts(&rest, options->lang, stage);
     }
     if (json_object_get(stage, "duration_ms")) {
-        cli_span(options->lang, json_get_int(stage, "duration_ms", 0), span);
-        buf_printf(&rest, "  %s", span);
+        buf_printf(&rest, "  %s", CLI_SPAN(options->lang, json_get_int(stage, "duration_ms", 0)));
     }
     if (width && strlen(id) + 1 + strlen(status) + utf8_width(buf_str(&rest)) > width)
         buf_puts(b, "\n");
@@ -215,16 +200,14 @@ static void print_pending(const struct cli_options *options, const json_t *resul
 
 PRINTER(run, "run", "resume", "answer", "request.run")
 {
-    if (strcmp(json_get_string(result, "status", ""), "PENDING") == 0) {
+    if (json_text_is(result, "status", "PENDING")) {
         if (!options->quiet)
             print_pending(options, result);
         return;
     }
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *step;
     cli_end_progress();
-    json_array_foreach (json_object_get(result, "order"), i, step)
+    json_each (json_object_get(result, "order"), i, step)
         printf("%zu. %s\n", i + 1, json_get_string(step, "task", ""));
     if (json_object_get(result, "order") || (options->quiet && call->verdict == TSK_OK))
         return;
@@ -236,7 +219,7 @@ PRINTER(run, "run", "resume", "answer", "request.run")
         put_sentence(&b, options, STYLE_PLAIN, text_get("run_nothing_to_do", options->lang));
     put_failures(&b, options, result);
     put_questions(&b, options, result);
-    put_next_of(&b, options, result);
+    run_put_next(&b, options, result);
     fputs(buf_str(&b), stdout);
 }
 
@@ -263,21 +246,17 @@ PRINTER(tasks, "runs.tasks")
 {
     static const char *const heads[] = {"head_task", "head_state", "head_attempt", "head_started"};
     struct cli_table table = {.columns = 4};
-    size_t i;
-    json_t *task;
     if (json_array_size(json_object_get(result, "tasks")) == 0) {
         cli_say(options, stdout, json_object_get(call->args, "state") ? "none_matches" : "no_tasks");
         return;
     }
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (json_object_get(result, "tasks"), i, task) {
+    cli_table_add_heads(&table, options, heads);
+    json_each (json_object_get(result, "tasks"), i, task) {
         const char *state = json_get_string(task, "state", "");
-        char attempt[24], when[TIME_TEXT_MAX];
-        snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 1));
+        char when[TIME_TEXT_MAX];
         cli_table_add(&table, STYLE_BOLD, json_get_string(task, "task", ""));
         cli_table_add(&table, cli_run_style(state), cli_word(options, "view_", state));
-        cli_table_add(&table, STYLE_DIM, attempt);
+        cli_table_add(&table, STYLE_DIM, DIGITS(json_get_int(task, "attempt", 1)));
         cli_when(options, json_get_string(task, "started_at", ""), when);
         cli_table_add(&table, STYLE_PLAIN, when);
     }
@@ -294,7 +273,7 @@ void cli_run_span(const struct cli_options *options, const json_t *run, char tex
     if (end)
         is_known &= time_parse(end, &ended) == 0;
     else
-        is_known &= strcmp(json_get_string(run, "status", ""), "RUNNING") == 0;
+        is_known &= json_text_is(run, "status", "RUNNING");
     snprintf(text, TIME_TEXT_MAX, "-");
     if (is_known) /* these times have whole seconds, and a pause between two runners is in them */
         cli_whole_span(options->lang, duration ? json_integer_value(duration) : ended - began, text);
@@ -305,15 +284,12 @@ PRINTER(runs, "runs.list")
     static const char *const heads[] = {"head_run", "head_status", "head_flow",   "head_done",
                                         "head_for", "head_by",     "head_started"};
     struct cli_table table = {.columns = 7, .gives_way = 2, .drops = {5, 4, 3}};
-    size_t i;
-    json_t *run;
     if (json_array_size(json_object_get(result, "runs")) == 0) {
         cli_print_none(call, options, "no_runs");
         return;
     }
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (json_object_get(result, "runs"), i, run) {
+    cli_table_add_heads(&table, options, heads);
+    json_each (json_object_get(result, "runs"), i, run) {
         char count[64], span[TIME_TEXT_MAX], when[TIME_TEXT_MAX];
         struct buf name CLEANUP(buf_clear) = BUF_INIT;
         const json_t *counts = json_object_get(run, "counts");
@@ -343,18 +319,15 @@ static void put_follower(struct buf *b, const struct cli_options *options, const
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     if (!pending)
         return;
-    char when[TIME_TEXT_MAX];
-    cli_when(options, json_get_string(pending, "created_at", ""), when);
-    buf_printf(&line, "%s  %s", json_get_string(json_object_get(pending, "who"), "label", ""), when);
+    buf_printf(&line, "%s  %s", json_get_string(json_object_get(pending, "who"), "label", ""),
+               CLI_WHEN(options, json_get_string(pending, "created_at", "")));
     cli_put_line(b, options, stdout, "label_pending", buf_str(&line));
 }
 
 /* Whether one of them ran on a worker; on one with another commit. */
 static bool has_any(const json_t *tasks, const char *key)
 {
-    size_t i;
-    json_t *task;
-    json_array_foreach ((json_t *)tasks, i, task)
+    json_each (tasks, i, task)
         if (json_object_get(task, key))
             return true;
     return false;
@@ -375,8 +348,6 @@ PRINTER(stage, "runs.show")
                                         "head_started", "head_worker", "head_commit"};
     const json_t *tasks = json_object_get(result, "tasks");
     struct cli_table table = {.columns = has_any(tasks, "commit") ? 6 : has_any(tasks, "worker") ? 5 : 4};
-    size_t i;
-    json_t *task;
     struct op_call shown = *call;
     shown.verdict = TSK_RUN_FAILED; /* also with --quiet: it was asked for */
     cli_print_run(&shown, options, result);
@@ -386,12 +357,10 @@ PRINTER(stage, "runs.show")
     if (json_array_size(json_object_get(result, "tasks")) == 0)
         return;
     printf("\n");
-    for (i = 0; i < table.columns; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (json_object_get(result, "tasks"), i, task) {
-        char attempt[24], when[TIME_TEXT_MAX];
-        const char *state = task_state(task);
-        snprintf(attempt, sizeof attempt, "%lld", (long long)json_get_int(task, "attempt", 0));
+    cli_table_add_heads(&table, options, heads);
+    json_each (json_object_get(result, "tasks"), i, task) {
+        char when[TIME_TEXT_MAX];
+        const char *state = task_state(task), *attempt = DIGITS(json_get_int(task, "attempt", 0));
         struct buf place CLEANUP(buf_clear) = BUF_INIT;
         cli_put_task_place(&place, result, task);
         cli_table_add(&table, STYLE_BOLD, buf_str(&place));
@@ -408,7 +377,7 @@ PRINTER(stage, "runs.show")
 }
 
 /* Each line as a terminal shows it in the end. */
-static void put_log_text(struct buf *b, const struct cli_options *options, const char *text)
+static void run_put_log_text(struct buf *b, const struct cli_options *options, const char *text)
 {
     while (*text) {
         size_t line = strcspn(text, "\n"), len = line;
@@ -422,9 +391,7 @@ static void put_log_text(struct buf *b, const struct cli_options *options, const
 
 PRINTER(logs, "runs.logs")
 {
-    size_t i;
-    json_t *log;
-    json_array_foreach (json_object_get(result, "logs"), i, log) {
+    json_each (json_object_get(result, "logs"), i, log) {
         struct buf b CLEANUP(buf_clear) = BUF_INIT;
         const char *text = json_get_string(log, "text", "");
         cli_put(&b, options, stdout, STYLE_DIM, "== ");
@@ -436,7 +403,7 @@ PRINTER(logs, "runs.logs")
         buf_puts(&b, "\n");
         cli_put_fence(&b, text, true);
         if (isatty(STDOUT_FILENO))
-            put_log_text(&b, options, text);
+            run_put_log_text(&b, options, text);
         else
             buf_puts(&b, text);
         if (*text && text[strlen(text) - 1] != '\n')

@@ -1,5 +1,6 @@
 /* print_status.c - the whole workspace for people: once (`status`), or after every change (`watch` into a pipe). */
 #include "base/clock.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 #include <string.h>
@@ -19,11 +20,8 @@ static void print_requests(const struct op_call *call, const struct cli_options 
 {
     static const char *const heads[] = {"head_request", "head_priority", "head_status", "head_run", "head_title"};
     struct cli_table table = {.columns = 5, .drops = {3, 1}};
-    size_t i;
-    json_t *request;
-    for (i = 0; i < 5; i++)
-        cli_table_add(&table, STYLE_DIM, text_get(heads[i], options->lang));
-    json_array_foreach (requests, i, request) {
+    cli_table_add_heads(&table, options, heads);
+    json_each (requests, i, request) {
         const char *status = json_get_string(request, "status", "");
         cli_table_add(&table, STYLE_BOLD, cli_short_id(call, options, json_get_string(request, "id", "")));
         cli_table_add(&table, STYLE_PLAIN, json_get_string(request, "priority", ""));
@@ -36,11 +34,8 @@ static void print_requests(const struct op_call *call, const struct cli_options 
 
 bool cli_queue_runs(const json_t *locks)
 {
-    size_t i;
-    json_t *lock;
-    json_array_foreach (locks, i, lock)
-        if (strcmp(json_get_string(lock, "kind", ""), "queue") == 0 &&
-            strcmp(json_get_string(lock, "state", ""), "held") == 0)
+    json_each (locks, i, lock)
+        if (json_text_is(lock, "kind", "queue") && json_text_is(lock, "state", "held"))
             return true;
     return false;
 }
@@ -61,11 +56,9 @@ static void print_heading(const struct cli_options *options, const json_t *resul
 void cli_print_more(const struct cli_options *options, int64_t number)
 {
     struct buf more CLEANUP(buf_clear) = BUF_INIT;
-    char count[24];
     if (number <= 0)
         return;
-    snprintf(count, sizeof count, "%lld", (long long)number);
-    text_put(&more, options->lang, "doctor_and_more", "count", count, NULL);
+    text_put(&more, options->lang, "doctor_and_more", "count", DIGITS(number), NULL);
     printf("%s\n", buf_str(&more));
 }
 
@@ -79,10 +72,9 @@ static void print_workflows(const struct op_call *call, const struct cli_options
 /* The first of them, which are those that continue or wait (overview.c); `runs list` has them all. */
 static void print_runs(const struct op_call *call, const struct cli_options *options, const json_t *result)
 {
-    json_t *runs = json_object_get(result, "runs"), *first = json_array(), *run;
+    json_t *runs = json_object_get(result, "runs"), *first = json_array();
     json_t *shown CLEANUP_JSON = json_pack("{s:o}", "runs", first);
-    size_t i;
-    json_array_foreach (runs, i, run)
+    json_each (runs, i, run)
         if (i < STATUS_RUNS_SHOWN)
             json_array_append(first, run);
     cli_print_runs(call, options, shown);
@@ -130,8 +122,7 @@ bool cli_print_snapshot(const struct op_call *call, const struct cli_options *op
 {
     if (strcmp(call->op->name, "watch") != 0)
         return false;
-    char time[TIME_TEXT_MAX];
-    cli_clock_seconds(options, json_get_string(document, "time", ""), time);
+    const char *time = CLI_CLOCK_SECONDS(options, json_get_string(document, "time", ""));
     printf("== %s\n", time);
     cli_print_status(call, options, document);
     printf("\n");

@@ -20,7 +20,7 @@ const json_t *cli_event_who(const json_t *event, const char **ret_key)
         *ret_key = "who";
         return who;
     }
-    *ret_key = strcmp(json_get_string(event, "type", ""), "instance.ended") == 0 ? "label" : NULL;
+    *ret_key = json_text_is(event, "type", "instance.ended") ? "label" : NULL;
     return *ret_key ? data : NULL;
 }
 
@@ -53,9 +53,7 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
             buf_printf(&b, "  %s=", keys[i]);
             cli_put(&b, options, stdout, STYLE_PLAIN, json_get_string(event, keys[i], ""));
         }
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)body, key, value) {
+    json_each_pair (body, key, value) {
         buf_reset(&data);
         if (json_is_null(value) || strcmp(key, "outbox_id") == 0 || (said && strcmp(key, said) == 0) ||
             json_equal(value, json_object_get(event, key)))
@@ -71,8 +69,6 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
 
 PRINTER(events, "events")
 {
-    size_t i;
-    json_t *event;
-    json_array_foreach (json_object_get(result, "events"), i, event)
+    json_each (json_object_get(result, "events"), i, event)
         cli_print_event(options, event);
 }

@@ -149,10 +149,8 @@ static void put_outcome(struct buf *b, const struct cli_options *options, const 
                         int64_t ms)
 {
     struct buf words CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     const char *key = cli_key("task_line_", outcome);
-    cli_span(options->lang, ms, span);
-    text_put(&words, options->lang, key ? key : "task_line_stopped", "span", span, NULL);
+    text_put(&words, options->lang, key ? key : "task_line_stopped", "span", CLI_SPAN(options->lang, ms), NULL);
     cli_put(b, options, stdout, STYLE_BOLD, json_get_string(document, "task_id", ""));
     buf_puts(b, ": ");
     cli_put(b, options, stdout, outcome_style(outcome), buf_str(&words));
@@ -183,7 +181,7 @@ static void print_annotation(const json_t *document)
 
 /* ---- facts ------------------------------------------------------------------------------------------------------ */
 
-static struct shown_task *task_find(const json_t *document)
+static struct shown_task *shown_task_find(const json_t *document)
 {
     const char *name = json_get_string(document, "task_id", ""), *session = json_get_string(document, "session_id", "");
     for (size_t i = 0; i < shown.run.count; i++)
@@ -204,11 +202,7 @@ static void fact_started(const struct cli_options *options, const json_t *docume
 {
     struct shown_run *run = &shown.run;
     const json_t *data = json_object_get(document, "data");
-    if (run->count == run->max) {
-        run->max = run->max ? run->max * 2 : 16;
-        run->tasks = realloc(run->tasks, run->max * sizeof *run->tasks);
-        BUG(!run->tasks);
-    }
+    LIST_GROW(run->tasks, run->count, run->max, 16);
     struct shown_task task = {.task = strdup(json_get_string(document, "task_id", "")),
                               .session = strdup(json_get_string(document, "session_id", "")),
                               .attempt = json_get_int(data, "attempt", 1),
@@ -227,7 +221,7 @@ static void fact_started(const struct cli_options *options, const json_t *docume
 static void fact_ended(const struct op_call *call, const struct cli_options *options, const json_t *document,
                        const char *outcome)
 {
-    struct shown_task *task = task_find(document);
+    struct shown_task *task = shown_task_find(document);
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     const json_t *ms = json_object_get(json_object_get(document, "data"), "ms");
     bool has_failed = strcmp(outcome, "failed") == 0, is_alone = shown.run.is_of_one && shown.run.has_lines_above;
@@ -327,14 +321,13 @@ static void note_run(const struct op_call *call, const json_t *document)
 static void say_who_goes_on(const struct cli_options *options)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, b CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     if (!shown.stopping_ms || !shown.run.count || clock_now().boot_ms - shown.stopping_ms < STOP_MOMENT_MS)
         return;
     shown.stopping_ms = 0;
     for (size_t i = 0; i < shown.run.count; i++)
         buf_printf(&names, "%s%s", i ? ", " : "", shown.run.tasks[i].task);
-    cli_whole_span(options->lang, HOLD_GRACE_MS, span);
-    text_put(&text, options->lang, "run_goes_on", "names", buf_str(&names), "span", span, NULL);
+    text_put(&text, options->lang, "run_goes_on", "names", buf_str(&names), "span",
+             CLI_WHOLE_SPAN(options->lang, HOLD_GRACE_MS), NULL);
     cli_end_progress();
     fflush(stdout);
     cli_put_prose(&b, options, stderr, STYLE_WARN, buf_str(&text), 0, 2);
@@ -389,5 +382,5 @@ void cli_end_progress(void)
 
 bool cli_wants_ticks(const struct cli_options *options, const json_t *args)
 {
-    return !options->json && (isatty(STDOUT_FILENO) || strcmp(json_get_string(args, "output", ""), "live") == 0);
+    return !options->json && (isatty(STDOUT_FILENO) || json_text_is(args, "output", "live"));
 }

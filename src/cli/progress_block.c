@@ -1,4 +1,5 @@
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -61,14 +62,13 @@ static void put_block_line(struct buf *b, char *text, size_t columns)
 static char *block_head(const struct cli_options *options, const struct shown_run *run, size_t columns, int64_t now)
 {
     struct buf b = BUF_INIT;
-    char span[TIME_TEXT_MAX];
     int64_t width = columns < BAR_NARROW ? BAR_WIDTH_NARROW : BAR_WIDTH;
     int64_t total = run->total < run->done ? run->done : run->total, filled = total ? run->done * width / total : 0;
     buf_puts(&b, "[");
     for (int64_t i = 0; i < width; i++)
         buf_puts(&b, i < filled ? "#" : ".");
-    cli_whole_span(options->lang, now - run->began_ms, span);
-    buf_printf(&b, "] %lld/%lld  %s", (long long)run->done, (long long)total, span);
+    buf_printf(&b, "] %lld/%lld  %s", (long long)run->done, (long long)total,
+               CLI_WHOLE_SPAN(options->lang, now - run->began_ms));
     return buf_take(&b);
 }
 
@@ -86,8 +86,7 @@ static char *block_task(const struct op_call *call, const struct cli_options *op
                         const struct shown_task *task, size_t name_width, int64_t now)
 {
     struct buf b = BUF_INIT, name = BUF_INIT;
-    char span[TIME_TEXT_MAX];
-    cli_whole_span(options->lang, now - task->since_ms, span);
+    const char *span = CLI_WHOLE_SPAN(options->lang, now - task->since_ms);
     utf8_put_visible(&name, task->task, false);
     buf_puts(&b, "  ");
     put_padded(&b, buf_take(&name), name_width);
@@ -133,10 +132,8 @@ void block_draw(const struct op_call *call, const struct cli_options *options, c
         put_block_line(&b, block_task(call, options, run, &run->tasks[i], name_width, now), columns);
     if (shown < wanted && room) {
         struct buf more = BUF_INIT;
-        char number[24];
-        snprintf(number, sizeof number, "%zu", wanted - shown);
         buf_puts(&more, "  ");
-        text_put(&more, options->lang, "flow_more_problems", "count", number, NULL);
+        text_put(&more, options->lang, "flow_more_problems", "count", DIGITS(wanted - shown), NULL);
         put_block_line(&b, buf_take(&more), columns);
     }
     fwrite(b.data, 1, b.len, stderr); /* with one write, so that nothing flickers */

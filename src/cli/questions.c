@@ -25,10 +25,9 @@ void cli_put_asker(struct buf *b, const json_t *questions, const char *run, cons
 {
     const char *name = json_get_string(asks, "task", "");
     json_t *stage CLEANUP_JSON = json_pack("{s:s}", "run_id", run);
-    size_t i, same = 0;
-    json_t *open;
-    json_array_foreach ((json_t *)questions, i, open)
-        same += strcmp(json_get_string(open, "task", ""), name) == 0 && strcmp(run_of(open, run), run) == 0;
+    size_t same = 0;
+    json_each (questions, i, open)
+        same += json_text_is(open, "task", name) && strcmp(run_of(open, run), run) == 0;
     if (same > 1)
         cli_put_task_place(b, stage, asks);
     else
@@ -41,8 +40,6 @@ void cli_put_question(struct buf *b, const struct cli_options *options, const js
     const json_t *question = json_object_get(open, "question");
     const char *flow = json_get_string(open, "flow", NULL);
     struct buf asker CLEANUP(buf_clear) = BUF_INIT;
-    size_t k;
-    json_t *option;
     cli_put_asker(&asker, questions, run_of(open, run), open);
     buf_puts(b, "  ");
     cli_put(b, options, stdout, STYLE_BOLD, buf_str(&asker));
@@ -54,7 +51,7 @@ void cli_put_question(struct buf *b, const struct cli_options *options, const js
     buf_puts(b, ": ");
     cli_put(b, options, stdout, STYLE_PLAIN, json_get_string(question, "question", ""));
     buf_puts(b, "\n");
-    json_array_foreach (json_object_get(question, "options"), k, option) {
+    json_each (json_object_get(question, "options"), k, option) {
         buf_printf(b, "    %zu. ", k + 1);
         cli_put(b, options, stdout, STYLE_PLAIN, json_is_string(option) ? json_string_value(option) : "?");
         buf_puts(b, "\n");
@@ -70,10 +67,9 @@ void cli_add_answers(json_t *next, const json_t *questions, const char *run, con
                        : strcmp(type, "text") == 0            ? " TEXT"
                        : strcmp(type, "multi_selection") == 0 ? " N,N"
                                                               : " --choose N";
-    size_t i, of_run = 0;
-    json_t *other;
+    size_t of_run = 0;
     struct buf command CLEANUP(buf_clear) = BUF_INIT;
-    json_array_foreach ((json_t *)questions, i, other)
+    json_each (questions, i, other)
         of_run += strcmp(run_of(other, run), id) == 0;
     buf_printf(&command, "tasuki answer %s", id);
     if (of_run > 1) {
@@ -110,15 +106,13 @@ static void put_confirmation(struct buf *b, const struct cli_options *options, c
 void cli_print_questions(const struct cli_options *options, const json_t *questions, const json_t *confirmations)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *open;
     if (json_array_size(questions) == 0 && json_array_size(confirmations) == 0)
         return;
     cli_put(&b, options, stdout, STYLE_WARN, text_get("head_questions", options->lang));
     buf_puts(&b, "\n");
-    json_array_foreach ((json_t *)confirmations, i, open)
+    json_each (confirmations, i, open)
         put_confirmation(&b, options, open);
-    json_array_foreach ((json_t *)questions, i, open) {
+    json_each (questions, i, open) {
         if (i >= STATUS_QUESTIONS_SHOWN)
             break;
         json_t *next CLEANUP_JSON = json_array();
@@ -268,20 +262,19 @@ static bool ask_until_fits(const struct cli_options *options, const json_t *ques
 static int open_questions(const struct cli_options *options, const json_t *args, json_t **ret, struct tsk_error *err)
 {
     const char *run = json_get_string(args, "run", NULL);
-    json_t *result CLEANUP_JSON = NULL, *given CLEANUP_JSON = json_object(), *open;
+    json_t *result CLEANUP_JSON = NULL, *given CLEANUP_JSON = json_object();
     struct op_call call = {.op = op_by_name(run ? "runs.show" : "status"),
                            .args = given,
                            .root = options->root,
                            .lang = options->lang,
                            .is_cli = true};
-    size_t i;
     if (run)
         json_object_set_new(given, "run", json_string(run));
     if (op_check_args(call.op, given, err) < 0 || op_run(&call, &result, err) < 0)
         return -1;
     json_decref(call.aside);
     json_t *list = json_object_get(result, "questions");
-    json_array_foreach (list, i, open)
+    json_each (list, i, open)
         if (run)
             json_object_set_new(open, "run_id", json_string(json_get_string(result, "run_id", run)));
     *ret = list ? json_incref(list) : json_array();
@@ -295,7 +288,7 @@ static void keep_task(json_t *questions, const char *task)
         json_t *open = json_array_get(questions, i);
         struct buf asker CLEANUP(buf_clear) = BUF_INIT;
         cli_put_asker(&asker, questions, run_of(open, ""), open);
-        if (strcmp(buf_str(&asker), task) != 0 && strcmp(json_get_string(open, "task", ""), task) != 0)
+        if (strcmp(buf_str(&asker), task) != 0 && !json_text_is(open, "task", task))
             json_array_remove(questions, i);
     }
 }
@@ -303,11 +296,10 @@ static void keep_task(json_t *questions, const char *task)
 /* Which of several, by number; borrowed, NULL: the person chose none. */
 static json_t *choose_question(const struct cli_options *options, const json_t *questions)
 {
-    size_t i, count = json_array_size(questions);
-    json_t *open;
+    size_t count = json_array_size(questions);
     char *line;
     int64_t number = 0;
-    json_array_foreach ((json_t *)questions, i, open) {
+    json_each (questions, i, open) {
         struct buf asker CLEANUP(buf_clear) = BUF_INIT, shown CLEANUP(buf_clear) = BUF_INIT;
         cli_put_asker(&asker, questions, run_of(open, ""), open);
         buf_printf(&asker, " (%s): %s", run_of(open, ""),
@@ -358,13 +350,11 @@ int cli_ask_answer(const struct cli_options *options, json_t *args, struct tsk_e
         return 0; /* the operation says why */
     if (count == 0) {
         error_set(err, TSK_NOT_FOUND, "no_open_questions", NULL);
-        error_add_next(err, "tasuki status");
-        return -1;
+        return error_add_next(err, "tasuki status");
     }
     json_t *open = count == 1 ? json_array_get(questions, 0) : choose_question(options, questions);
     if (open && ask_open(options, questions, open, args))
         return 0;
     error_set(err, TSK_NEEDS_INPUT, "answer_not_given", NULL);
-    error_add_next(err, "tasuki answer%s%s", run ? " " : "", run ? run : "");
-    return -1;
+    return error_add_next(err, "tasuki answer%s%s", run ? " " : "", run ? run : "");
 }

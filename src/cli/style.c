@@ -60,6 +60,12 @@ static size_t columns_of(const struct cli_options *options, FILE *out)
     return (size_t)(options->screen_columns ? options->screen_columns : cli_terminal_width(out));
 }
 
+void cli_table_add_heads(struct cli_table *table, const struct cli_options *options, const char *const *keys)
+{
+    for (size_t i = 0; i < table->columns; i++)
+        cli_table_add(table, STYLE_DIM, text_get(keys[i], options->lang));
+}
+
 void cli_table_add_by(struct cli_table *table, const struct cli_options *options, const json_t *who)
 {
     enum { NOTE_FROM = 100, BY_MAX = 32 };

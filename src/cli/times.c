@@ -7,31 +7,26 @@
 
 #define RECENT_MS 3600000 /* within an hour, the distance says more than the clock */
 
-void cli_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX])
+const char *cli_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX])
 {
-    char plain[TIME_TEXT_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    duration_format(ms, plain);
-    text_put_span(&b, lang, plain);
+    text_put_span(&b, lang, DURATION(ms));
     snprintf(text, TIME_TEXT_MAX, "%s", buf_str(&b));
+    return text;
 }
 
-void cli_whole_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX])
+const char *cli_whole_span(enum lang lang, int64_t ms, char text[TIME_TEXT_MAX])
 {
-    char plain[TIME_TEXT_MAX] = "0 s";
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    if (ms >= 1000)
-        duration_format(ms, plain);
-    text_put_span(&b, lang, plain);
+    text_put_span(&b, lang, ms >= 1000 ? DURATION(ms) : "0 s");
     snprintf(text, TIME_TEXT_MAX, "%s", buf_str(&b));
+    return text;
 }
 
 /* The day stands before the clock unless it is today, the year unless it is this one. */
 static void clock_format(int64_t wall_ms, bool has_seconds, char text[TIME_TEXT_MAX])
 {
-    char whole[TIME_TEXT_MAX], today[TIME_TEXT_MAX];
-    time_format_local(wall_ms, whole);
-    time_format_local(clock_now().wall_ms, today);
+    const char *whole = TIME_LOCAL(wall_ms), *today = TIME_LOCAL(clock_now().wall_ms);
     bool is_today = strncmp(whole, today, 10) == 0, is_this_year = strncmp(whole, today, 5) == 0;
     snprintf(text, TIME_TEXT_MAX, "%.*s%s%.*s",
              is_today       ? 0
@@ -43,15 +38,15 @@ static void clock_format(int64_t wall_ms, bool has_seconds, char text[TIME_TEXT_
 /* Local time with its offset, and the milliseconds if they were recorded. */
 static void exact_format(const char *time, int64_t wall_ms, char text[TIME_TEXT_MAX])
 {
-    char local[TIME_TEXT_MAX];
-    time_format_local(wall_ms, local);
+    const char *local = TIME_LOCAL(wall_ms);
     if (strchr(time, '.'))
         snprintf(text, TIME_TEXT_MAX, "%.19s.%03d%.6s", local, (int)(wall_ms % 1000), local + 19);
     else
         snprintf(text, TIME_TEXT_MAX, "%s", local);
 }
 
-static void time_put(const struct cli_options *options, const char *time, bool has_seconds, char text[TIME_TEXT_MAX])
+static const char *time_put(const struct cli_options *options, const char *time, bool has_seconds,
+                            char text[TIME_TEXT_MAX])
 {
     int64_t wall_ms;
     if (time_parse(time, &wall_ms) < 0)
@@ -60,16 +55,17 @@ static void time_put(const struct cli_options *options, const char *time, bool h
         exact_format(time, wall_ms, text);
     else
         clock_format(wall_ms, has_seconds, text);
+    return text;
 }
 
-void cli_clock(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX])
+const char *cli_clock(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX])
 {
-    time_put(options, time, false, text);
+    return time_put(options, time, false, text);
 }
 
-void cli_clock_seconds(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX])
+const char *cli_clock_seconds(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX])
 {
-    time_put(options, time, true, text);
+    return time_put(options, time, true, text);
 }
 
 /* The largest unit alone: "2 min", not "2 min 5 s". */
@@ -81,34 +77,31 @@ static void largest_unit(int64_t ms, char text[TIME_TEXT_MAX])
         snprintf(text, TIME_TEXT_MAX, "0 s");
 }
 
-void cli_when(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX])
+const char *cli_when(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX])
 {
     int64_t wall_ms, age;
     char span[TIME_TEXT_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     bool is_time = time_parse(time, &wall_ms) == 0;
     age = is_time ? clock_now().wall_ms - wall_ms : 0;
-    if (!is_time || options->verbose || age < 0 || age >= RECENT_MS) {
-        cli_clock(options, time, text);
-        return;
-    }
+    if (!is_time || options->verbose || age < 0 || age >= RECENT_MS)
+        return cli_clock(options, time, text);
     largest_unit(age, span);
     text_put(&b, options->lang, "time_ago", "span", span, NULL);
     snprintf(text, TIME_TEXT_MAX, "%s", buf_str(&b));
+    return text;
 }
 
 void cli_since(const struct cli_options *options, const char *time, int64_t age_ms, struct buf *b)
 {
-    char clock[TIME_TEXT_MAX], span[TIME_TEXT_MAX];
     int64_t wall_ms;
     if (age_ms < 0 && time_parse(time, &wall_ms) == 0)
         age_ms = clock_now().wall_ms - wall_ms;
-    cli_clock(options, time, clock);
-    cli_whole_span(options->lang, age_ms, span);
+    const char *clock = CLI_CLOCK(options, time);
     if (age_ms < 0)
         buf_puts(b, clock);
     else
-        text_put(b, options->lang, "since_ago", "time", clock, "span", span, NULL);
+        text_put(b, options->lang, "since_ago", "time", clock, "span", CLI_WHOLE_SPAN(options->lang, age_ms), NULL);
 }
 
 void cli_put_time(struct buf *b, const struct cli_options *options, const char *key, const char *time)

@@ -1,7 +1,9 @@
 /* waits.c - tells a person for whom a command waits, since when, and its place in line. A thread looks, because the command itself
  * sleeps in the kernel: after a moment once, and on a terminal again each second, in the same line. */
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/cli.h"
 #include "own/waiting.h"
 
@@ -39,7 +41,7 @@ static struct {
 /* ---- looking ---------------------------------------------------------------------------------------------------- */
 
 /* The result of an operation that only looks; owned, NULL: it was refused. Takes `args`. */
-static json_t *look_at(const char *op, json_t *args)
+static json_t *wait_look_at(const char *op, json_t *args)
 {
     struct tsk_error ignored;
     json_t *result = NULL;
@@ -67,14 +69,12 @@ static bool is_awaited(const json_t *lock)
 static void put_party(struct buf *b, const char *const keys[2], const json_t *who, const char *since, int64_t age_ms)
 {
     struct buf label CLEANUP(buf_clear) = BUF_INIT, time CLEANUP(buf_clear) = BUF_INIT;
-    char clock[TIME_TEXT_MAX];
     if (wait_line.room == ROOM_ALL) {
         who_put_label(&label, who);
         cli_since(wait_line.options, since ? since : "?", age_ms, &time);
     } else {
         buf_puts(&label, json_get_string(who, "label", ""));
-        cli_clock(wait_line.options, since ? since : "?", clock);
-        buf_puts(&time, clock);
+        buf_puts(&time, CLI_CLOCK(wait_line.options, since ? since : "?"));
     }
     buf_puts(b, ", ");
     text_put(b, wait_line.options->lang, keys[wait_line.room >= ROOM_NO_TIME], "who", label.len ? buf_str(&label) : "?",
@@ -87,9 +87,8 @@ static const char *const owned_keys[] = {"wait_owned", "wait_owned_short"};
 
 static void put_lock_party(struct buf *b)
 {
-    size_t i;
-    json_t *lock, *result CLEANUP_JSON = look_at("lock.list", json_object());
-    json_array_foreach (json_object_get(result, "locks"), i, lock)
+    json_t *result CLEANUP_JSON = wait_look_at("lock.list", json_object());
+    json_each (json_object_get(result, "locks"), i, lock)
         if (is_awaited(lock))
             put_party(b, held_keys, json_at(lock, "holder.who"), json_get_string(lock, "created_at", NULL),
                       json_get_int(lock, "age_ms", -1));
@@ -97,7 +96,7 @@ static void put_lock_party(struct buf *b)
 
 static void put_process_party(struct buf *b)
 {
-    json_t *process CLEANUP_JSON = look_at("process.status", json_pack("{s:s}", "id", wait_line.id));
+    json_t *process CLEANUP_JSON = wait_look_at("process.status", json_pack("{s:s}", "id", wait_line.id));
     const json_t *state =
         json_object_get(json_object_get(process, "state"), json_get_string(process, "state_name", ""));
     if (process)
@@ -109,7 +108,7 @@ static void put_process_party(struct buf *b)
 
 static void put_run_party(struct buf *b)
 {
-    json_t *run CLEANUP_JSON = look_at("runs.show", json_pack("{s:s}", "run", wait_line.id));
+    json_t *run CLEANUP_JSON = wait_look_at("runs.show", json_pack("{s:s}", "run", wait_line.id));
     if (!run)
         return;
     put_party(b, started_keys, json_object_get(run, "started_by"), json_get_string(run, "started_at", NULL), -1);
@@ -119,31 +118,27 @@ static void put_run_party(struct buf *b)
 
 static void put_owner_party(struct buf *b)
 {
-    json_t *wf CLEANUP_JSON = look_at("own.show", json_pack("{s:s}", "ulTaskId", wait_line.id));
+    json_t *wf CLEANUP_JSON = wait_look_at("own.show", json_pack("{s:s}", "ulTaskId", wait_line.id));
     if (wf)
         put_party(b, owned_keys, json_object_get(wf, "who"), json_get_string(wf, "claimed_at", NULL), -1);
 }
 
 /* The waiters for the same lock that came before this one stand before it. */
-static void put_place(struct buf *b)
+static void wait_put_place(struct buf *b)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error ignored;
-    char number[24], own[TIME_TEXT_MAX];
-    size_t place = 1, i;
-    json_t *one;
+    size_t place = 1;
     if (tsk_workspace_open(wait_line.root, &ws, &ignored) < 0)
         return;
     json_t *list CLEANUP_JSON = waiting_list(ws);
     tsk_workspace_close(ws);
-    time_format_exact(wait_line.since_ms, own);
-    json_array_foreach (list, i, one)
-        place += strcmp(json_get_string(one, "kind", ""), wait_line.kind) == 0 &&
-                 strcmp(json_get_string(one, "id", ""), wait_line.id) == 0 &&
+    const char *own = TIME_EXACT(wait_line.since_ms);
+    json_each (list, i, one)
+        place += json_text_is(one, "kind", wait_line.kind) && json_text_is(one, "id", wait_line.id) &&
                  strcmp(json_get_string(one, "since", ""), own) < 0;
-    snprintf(number, sizeof number, "%zu", place);
     buf_puts(b, ", ");
-    text_put(b, wait_line.options->lang, "wait_place", "place", number, NULL);
+    text_put(b, wait_line.options->lang, "wait_place", "place", DIGITS(place), NULL);
 }
 
 /* A queue that stays. */
@@ -168,7 +163,7 @@ static void put_awaited(struct buf *b)
         text_put(b, wait_line.options->lang, "wait_for", "what", what, NULL);
 }
 
-static void put_wait(struct buf *b)
+static void wait_put_line(struct buf *b)
 {
     bool is_process = strcmp(wait_line.kind, "process") == 0, is_run = strcmp(wait_line.kind, "run") == 0;
     bool is_owner = strcmp(wait_line.kind, "workflow") == 0;
@@ -177,10 +172,10 @@ static void put_wait(struct buf *b)
     if (is_for_requests())
         return;
     if (has_place && wait_line.room != ROOM_ALL)
-        put_place(b);
+        wait_put_place(b);
     (is_process ? put_process_party : is_run ? put_run_party : is_owner ? put_owner_party : put_lock_party)(b);
     if (has_place && wait_line.room == ROOM_ALL)
-        put_place(b);
+        wait_put_place(b);
 }
 
 /* ---- drawing ---------------------------------------------------------------------------------------------------- */
@@ -198,7 +193,7 @@ static void put_wait_within(struct buf *b, size_t columns)
 {
     for (wait_line.room = ROOM_ALL;; wait_line.room++) {
         buf_clear(b);
-        put_wait(b);
+        wait_put_line(b);
         if (utf8_width(buf_str(b)) <= columns || wait_line.room == ROOM_NAMES)
             return;
     }
@@ -207,8 +202,7 @@ static void put_wait_within(struct buf *b, size_t columns)
 static void line_draw(bool is_terminal)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT, shown CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
-    cli_whole_span(wait_line.options->lang, clock_now().boot_ms - wait_line.began_ms, span);
+    const char *span = CLI_WHOLE_SPAN(wait_line.options->lang, clock_now().boot_ms - wait_line.began_ms);
     size_t width = (size_t)cli_terminal_width(stderr), tail = utf8_width(span) + 3;
     put_wait_within(&line, is_terminal && width > tail ? width - tail - 1 : SIZE_MAX);
     pthread_mutex_lock(&wait_line.mutex);
@@ -227,10 +221,7 @@ static void line_draw(bool is_terminal)
 /* Sleeps; true: the wait is over. */
 static bool nap(int64_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000 + (until.tv_nsec + ms % 1000 * 1000000) / 1000000000;
-    until.tv_nsec = (until.tv_nsec + ms % 1000 * 1000000) % 1000000000;
+    struct timespec until = clock_deadline(CLOCK_MONOTONIC, ms);
     pthread_mutex_lock(&wait_line.mutex);
     while (!wait_line.is_over && pthread_cond_timedwait(&wait_line.over, &wait_line.mutex, &until) == 0)
         ;

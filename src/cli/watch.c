@@ -2,6 +2,7 @@
 #include "cli/watch.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "store/db.h"
 
 #include <curses.h>
@@ -236,9 +237,9 @@ static void command_of_key(struct watch *watch, int key)
         watch_act(watch, key);
 }
 
-static void input_drop(struct buf *input)
+static void watch_input_drop(struct buf *input)
 {
-    while (input->len && ((unsigned char)input->data[input->len - 1] & 0xc0) == 0x80)
+    while (input->len && utf8_is_inside(input->data[input->len - 1]))
         input->len--;
     input->len -= input->len > 0;
     if (input->data)
@@ -251,7 +252,7 @@ static bool input_key(struct buf *input, wint_t key, bool is_code)
     char bytes[MB_LEN_MAX];
     mbstate_t state = {0};
     if ((is_code && key == KEY_BACKSPACE) || (!is_code && (key == 127 || key == '\b'))) {
-        input_drop(input);
+        watch_input_drop(input);
         return true;
     }
     size_t len = is_code || key < ' ' ? (size_t)-1 : wcrtomb(bytes, (wchar_t)key, &state);
@@ -347,7 +348,7 @@ static void watch_first(struct watch *watch, const sigset_t *mask)
 }
 
 /* What a thread would print to stderr is shown. */
-static void take_problem(const struct tsk_error *problem, void *data)
+static void watch_take_problem(const struct tsk_error *problem, void *data)
 {
     struct watch *watch = data;
     struct buf b = BUF_INIT;
@@ -401,6 +402,6 @@ int cli_watch(const struct cli_options *options, struct tsk_error *err)
     unsetenv("LINES"); /* curses would believe them rather than the terminal */
     unsetenv("COLUMNS");
     db_use(DB_USE_KEEP); /* several threads */
-    log_to(take_problem, watch);
+    log_to(watch_take_problem, watch);
     return watch_run(watch, err);
 }

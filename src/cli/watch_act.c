@@ -88,7 +88,7 @@ static json_t *job_of(const struct watch_row *row, const char *op)
     return json_pack("{s:s, s:o}", "op", op, "args", args);
 }
 
-static bool act_on(struct watch *watch, const struct watch_row *row, int key)
+static bool watch_act_on(struct watch *watch, const struct watch_row *row, int key)
 {
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++) {
         if (acts[i].kind != row->kind || acts[i].key != key)
@@ -111,12 +111,10 @@ static bool act_on(struct watch *watch, const struct watch_row *row, int key)
 static json_t *question_of(const struct watch *watch, const struct watch_row *row)
 {
     const char *run = json_get_string(row->item, "run_id", "");
-    size_t i;
-    json_t *open;
     if (row->kind == ROW_QUESTION)
         return (json_t *)row->item;
-    json_array_foreach (json_object_get(watch->status, "questions"), i, open)
-        if (*run && strcmp(json_get_string(open, "run_id", ""), run) == 0)
+    json_each (json_object_get(watch->status, "questions"), i, open)
+        if (*run && json_text_is(open, "run_id", run))
             return open;
     return NULL;
 }
@@ -171,7 +169,7 @@ void watch_act(struct watch *watch, int key)
     bool is_gone = watch->mode != WATCH_LIST && (!row || !watch->view_key || strcmp(row->key, watch->view_key) != 0);
     if (is_gone) /* the view shows an item that is not the selected row any more: the key does not apply to the row */
         watch_say(watch, STYLE_WARN, text_get("watch_gone", watch->options.lang));
-    else if (row && !(key == 'a' ? answer_on(watch, row) : act_on(watch, row, key)))
+    else if (row && !(key == 'a' ? answer_on(watch, row) : watch_act_on(watch, row, key)))
         say_about(watch, STYLE_DIM, "watch_no_action", name);
 }
 

@@ -1,5 +1,6 @@
 /* watch_draw.c - the screen of `watch`, drawn with curses, which sends the terminal only what has changed. */
 #include "base/utf8.h"
+#include "base/word.h"
 #include "cli/watch.h"
 
 #include <curses.h>
@@ -237,16 +238,11 @@ static void draw_help(const struct watch *watch)
 
 static void draw_title(const struct watch *watch)
 {
-    char failed[24], asking[24], running[24], time[TIME_TEXT_MAX];
     struct buf right CLEANUP(buf_clear) = BUF_INIT;
     const json_t *status = watch->status;
-    snprintf(failed, sizeof failed, "%zu", watch->rows.failed);
-    snprintf(asking, sizeof asking, "%zu", watch->rows.asking);
-    snprintf(running, sizeof running, "%zu", watch->rows.running);
-    text_put(&right, watch->options.lang, "watch_summary", "failed", failed, "asking", asking, "running", running,
-             NULL);
-    cli_clock_seconds(&watch->options, json_get_string(status, "time", ""), time);
-    buf_printf(&right, "  %s", time);
+    text_put(&right, watch->options.lang, "watch_summary", "failed", DIGITS(watch->rows.failed), "asking",
+             DIGITS(watch->rows.asking), "running", DIGITS(watch->rows.running), NULL);
+    buf_printf(&right, "  %s", CLI_CLOCK_SECONDS(&watch->options, json_get_string(status, "time", "")));
     size_t columns = (size_t)COLS, width = utf8_width(buf_str(&right));
     size_t at = columns > width ? columns - width : 0;
     const char *root = json_get_string(status, "root", ""), *name = strrchr(root, '/');

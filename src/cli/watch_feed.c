@@ -82,10 +82,9 @@ static bool feed_read_events(struct feed *feed, struct tsk_workspace *ws)
 
 static void add_last_lines(struct tsk_workspace *ws, const json_t *status)
 {
-    size_t i, read = 0;
-    json_t *run;
-    json_array_foreach (json_object_get(status, "runs"), i, run)
-        if (strcmp(json_get_string(run, "status", ""), "RUNNING") == 0 && read++ < WATCH_LAST_LINES)
+    size_t read = 0;
+    json_each (json_object_get(status, "runs"), i, run)
+        if (json_text_is(run, "status", "RUNNING") && read++ < WATCH_LAST_LINES)
             overview_add_last_line(ws, run);
 }
 
@@ -187,12 +186,7 @@ static json_t *view_fetch(struct watch *watch, const json_t *wish)
 
 static void wait_until(struct watch_shared *shared, int64_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = clock_deadline(CLOCK_REALTIME, ms);
     pthread_cond_timedwait(&shared->changed, &shared->mutex, &until);
 }
 
@@ -236,7 +230,7 @@ struct job_start {
     json_t *job;
 };
 
-static bool job_confirm(struct op_call *call, const char *question)
+static bool watch_job_confirm(struct op_call *call, const char *question)
 {
     struct watch *watch = call->skin;
     struct watch_shared *shared = &watch->shared;
@@ -261,7 +255,7 @@ static void *job_main(void *data)
     struct job_start *start = data;
     struct watch_shared *shared = &start->watch->shared;
     json_t *done = watch_perform(start->watch, json_get_string(start->job, "op", ""),
-                                 json_object_get(start->job, "args"), job_confirm);
+                                 json_object_get(start->job, "args"), watch_job_confirm);
     json_decref(start->job);
     free(start);
     pthread_mutex_lock(&shared->mutex);

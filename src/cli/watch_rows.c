@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "cli/watch.h"
 #include "ops/proc_args.h"
 
@@ -56,11 +57,7 @@ static bool row_matches(const struct watch_row *row, const char *filter)
 
 static void rows_append(struct watch_rows *rows, const struct watch_row *row)
 {
-    if (rows->count == rows->room) {
-        rows->room = rows->room ? rows->room * 2 : 64;
-        rows->list = realloc(rows->list, rows->room * sizeof *rows->list);
-        BUG(!rows->list);
-    }
+    LIST_GROW(rows->list, rows->count, rows->room, 64);
     rows->list[rows->count++] = *row;
 }
 
@@ -134,21 +131,17 @@ static const char *id_shown(const struct maker *m, const char *id)
 /* The file of the flow of a run that has no name; "": the run is not listed. */
 static const char *source_of(const struct maker *m, const char *id)
 {
-    size_t i;
-    json_t *run;
-    json_array_foreach (json_object_get(m->status, "runs"), i, run)
-        if (strcmp(json_get_string(run, "run_id", ""), id) == 0)
+    json_each (json_object_get(m->status, "runs"), i, run)
+        if (json_text_is(run, "run_id", id))
             return json_get_string(run, "source", "");
     return "";
 }
 
 /* ---- what waits for a person ------------------------------------------------------------------------------ */
 
-static void add_confirmations(struct maker *m, const json_t *status)
+static void rows_add_confirmations(struct maker *m, const json_t *status)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (json_object_get(status, "confirmations"), i, one) {
+    json_each (json_object_get(status, "confirmations"), i, one) {
         struct buf text = BUF_INIT;
         const char *by = json_get_string(json_object_get(one, "asked_by"), "label", "?");
         buf_puts(&text, json_get_string(one, "question", ""));
@@ -160,9 +153,7 @@ static void add_confirmations(struct maker *m, const json_t *status)
 
 static void add_open_questions(struct maker *m, const json_t *status)
 {
-    size_t i;
-    json_t *open;
-    json_array_foreach (json_object_get(status, "questions"), i, open) {
+    json_each (json_object_get(status, "questions"), i, open) {
         struct buf text = BUF_INIT, id CLEANUP(buf_clear) = BUF_INIT, name CLEANUP(buf_clear) = BUF_INIT;
         struct buf file CLEANUP(buf_clear) = BUF_INIT;
         const char *run = json_get_string(open, "run_id", ""), *flow = json_get_string(open, "flow", NULL);
@@ -181,27 +172,25 @@ static void add_open_questions(struct maker *m, const json_t *status)
 
 static bool process_runs(const json_t *process)
 {
-    return strcmp(json_get_string(process, "state_name", ""), "Running") == 0;
+    return json_text_is(process, "state_name", "Running");
 }
 
 static void put_running(struct buf *b, const struct cli_options *options, const json_t *process)
 {
     const json_t *usage = json_object_get(process, "usage");
-    char memory[32], uptime[TIME_TEXT_MAX];
+    char memory[32];
     const char *phase = json_get_string(process, "phase", "");
     const char *by = json_get_string(json_object_get(process, "started_by"), "label", NULL);
-    if (usage) {
+    if (usage)
         cli_bytes(json_get_int(usage, "rss_bytes", 0), memory);
-        cli_whole_span(options->lang, json_get_int(usage, "uptime_ms", 0), uptime);
-    }
     end_cell(b, *phase && strcmp(phase, "ready") != 0 ? cli_word(options, "phase_", phase) : "");
-    end_cell(b, usage ? uptime : "");
+    end_cell(b, usage ? CLI_WHOLE_SPAN(options->lang, json_get_int(usage, "uptime_ms", 0)) : "");
     end_cell(b, usage ? memory : "");
     end_cell(b, by ? by : "");
     cli_put_command(b, process);
 }
 
-static void add_process(struct maker *m, const json_t *process)
+static void rows_add_process(struct maker *m, const json_t *process)
 {
     struct buf text = BUF_INIT;
     const char *id = json_get_string(process, "id", "");
@@ -214,15 +203,13 @@ static void add_process(struct maker *m, const json_t *process)
 }
 
 /* Those that have failed, or that run, or the others. */
-static void add_processes(struct maker *m, const json_t *status, bool failed, bool running)
+static void rows_add_processes(struct maker *m, const json_t *status, bool failed, bool running)
 {
-    size_t i;
-    json_t *process;
-    json_array_foreach (json_object_get(status, "processes"), i, process) {
+    json_each (json_object_get(status, "processes"), i, process) {
         bool has_failed = cli_process_failed(process);
         if (has_failed != failed || (!failed && process_runs(process) != running))
             continue;
-        add_process(m, process);
+        rows_add_process(m, process);
         m->rows->failed += failed;
         m->rows->running += running;
     }
@@ -271,9 +258,7 @@ static enum { RUN_BAD, RUN_GOES_ON, RUN_OVER, RUN_ASKS } run_class(const json_t 
 
 static void add_runs_of(struct maker *m, const json_t *status, int class)
 {
-    size_t i;
-    json_t *run;
-    json_array_foreach (json_object_get(status, "runs"), i, run) {
+    json_each (json_object_get(status, "runs"), i, run) {
         if ((int)run_class(run) != class)
             continue;
         add_run(m, run);
@@ -284,7 +269,7 @@ static void add_runs_of(struct maker *m, const json_t *status, int class)
 
 /* ---- locks, queue, events --------------------------------------------------------------------------------- */
 
-static void add_lock(struct maker *m, const json_t *lock)
+static void rows_add_lock(struct maker *m, const json_t *lock)
 {
     struct buf text = BUF_INIT, name CLEANUP(buf_clear) = BUF_INIT;
     char span[TIME_TEXT_MAX] = "";
@@ -303,17 +288,16 @@ static void add_lock(struct maker *m, const json_t *lock)
 static void add_workflow(struct maker *m, const json_t *workflow)
 {
     struct buf text = BUF_INIT;
-    char when[TIME_TEXT_MAX];
     const char *id = json_get_string(workflow, "ulTaskId", "");
     bool is_alive = json_is_true(json_object_get(workflow, "ownerAlive"));
-    cli_when(m->options, json_get_string(workflow, "claimed_at", ""), when);
+    const char *when = CLI_WHEN(m->options, json_get_string(workflow, "claimed_at", ""));
     end_cell(&text, when);
     cli_put_owner(&text, workflow);
     add_watched(m, ROW_WORKFLOW, workflow, id, id, cli_owner_state(m->options, workflow),
                 is_alive ? STYLE_GOOD : STYLE_WARN, &text);
 }
 
-static void add_waiter(struct maker *m, const json_t *waiter)
+static void rows_add_waiter(struct maker *m, const json_t *waiter)
 {
     struct buf text = BUF_INIT, key CLEANUP(buf_clear) = BUF_INIT;
     const json_t *who = json_object_get(waiter, "who");
@@ -337,12 +321,11 @@ static void add_request(struct maker *m, const json_t *request)
 static void put_event(struct buf *b, const struct maker *m, const json_t *event)
 {
     static const char *const known[] = {"session_id", "run_id", "task_id", "outbox_id"};
-    const char *run = json_get_string(event, "run_id", ""), *key, *said;
-    json_t *value;
+    const char *run = json_get_string(event, "run_id", ""), *said;
     who_put_label(b, cli_event_who(event, &said));
     if (*run)
         buf_printf(b, "  %s %s", id_shown(m, run), json_get_string(event, "task_id", ""));
-    json_object_foreach (json_object_get(event, "data"), key, value) {
+    json_each_pair (json_object_get(event, "data"), key, value) {
         bool is_known = json_is_null(value) || (said && strcmp(key, said) == 0);
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
             is_known = is_known || strcmp(key, known[i]) == 0;
@@ -359,11 +342,10 @@ static void add_events(struct maker *m, const json_t *events)
     for (size_t i = json_array_size(events); i-- > 0;) {
         const json_t *event = json_array_get(events, i);
         struct buf text = BUF_INIT;
-        char id[24], time[TIME_TEXT_MAX];
-        snprintf(id, sizeof id, "%lld", (long long)json_get_int(event, "id", 0));
-        cli_clock_seconds(m->options, json_get_string(event, "time", ""), time);
+        const char *id = DIGITS(json_get_int(event, "id", 0));
         put_event(&text, m, event);
-        add_watched(m, ROW_EVENT, event, id, json_get_string(event, "type", ""), time, STYLE_DIM, &text);
+        add_watched(m, ROW_EVENT, event, id, json_get_string(event, "type", ""),
+                    CLI_CLOCK_SECONDS(m->options, json_get_string(event, "time", "")), STYLE_DIM, &text);
     }
 }
 
@@ -427,31 +409,29 @@ void watch_rows_make(struct watch_rows *rows, const struct cli_options *options,
                       .filter = filter,
                       .status = status,
                       .queue_runs = cli_queue_runs(json_object_get(status, "locks"))};
-    size_t i;
-    json_t *one;
     watch_rows_clear(rows);
     begin_section(&m, SECTION_NEEDS);
-    add_confirmations(&m, status);
+    rows_add_confirmations(&m, status);
     add_open_questions(&m, status);
-    add_processes(&m, status, true, false);
+    rows_add_processes(&m, status, true, false);
     add_runs_of(&m, status, RUN_BAD);
     begin_section(&m, SECTION_PROCESSES);
-    add_processes(&m, status, false, true);
-    add_processes(&m, status, false, false);
+    rows_add_processes(&m, status, false, true);
+    rows_add_processes(&m, status, false, false);
     begin_section(&m, SECTION_RUNS);
     add_runs_of(&m, status, RUN_GOES_ON);
     add_runs_of(&m, status, RUN_OVER);
     begin_section(&m, SECTION_LOCKS);
-    json_array_foreach (json_object_get(status, "locks"), i, one)
-        add_lock(&m, one);
+    json_each (json_object_get(status, "locks"), i, one)
+        rows_add_lock(&m, one);
     begin_section(&m, SECTION_WORKFLOWS);
-    json_array_foreach (json_object_get(status, "workflows"), i, one)
+    json_each (json_object_get(status, "workflows"), i, one)
         add_workflow(&m, one);
     begin_section(&m, SECTION_WAITING);
-    json_array_foreach (json_object_get(status, "waiting"), i, one)
-        add_waiter(&m, one);
+    json_each (json_object_get(status, "waiting"), i, one)
+        rows_add_waiter(&m, one);
     begin_section(&m, SECTION_QUEUE);
-    json_array_foreach (json_object_get(status, "requests"), i, one)
+    json_each (json_object_get(status, "requests"), i, one)
         add_request(&m, one);
     begin_section(&m, SECTION_EVENTS);
     add_events(&m, events);

@@ -149,19 +149,15 @@ static void add_output(struct watch *watch, const char *before, const json_t *te
 
 static void add_process_log(struct watch *watch, const json_t *result)
 {
-    size_t i;
-    json_t *line;
-    json_array_foreach (json_object_get(result, "lines"), i, line) {
-        bool is_error = strcmp(json_get_string(line, "stream", ""), "stderr") == 0;
+    json_each (json_object_get(result, "lines"), i, line) {
+        bool is_error = json_text_is(line, "stream", "stderr");
         add_output(watch, is_error ? "! " : "  ", json_object_get(line, "text"), is_error ? STYLE_WARN : STYLE_PLAIN);
     }
 }
 
 static void add_run_log(struct watch *watch, const json_t *result)
 {
-    size_t i;
-    json_t *log;
-    json_array_foreach (json_object_get(result, "logs"), i, log) {
+    json_each (json_object_get(result, "logs"), i, log) {
         struct buf before CLEANUP(buf_clear) = BUF_INIT;
         buf_printf(&before, "%s | ", json_get_string(log, "task", ""));
         add_output(watch, buf_str(&before), json_object_get(log, "text"), STYLE_PLAIN);
@@ -169,17 +165,15 @@ static void add_run_log(struct watch *watch, const json_t *result)
 }
 
 /* A thing that no operation tells more about: an event, a confirmation. */
-static void put_facts(struct buf *b, const struct cli_options *options, const json_t *object)
+static void view_put_facts(struct buf *b, const struct cli_options *options, const json_t *object)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)object, key, value) {
+    json_each_pair (object, key, value) {
         char time[TIME_TEXT_MAX];
         bool is_time = json_is_string(value) && (strcmp(key, "time") == 0 || strcmp(key, "created_at") == 0);
         if (json_is_null(value) || strcmp(key, "outbox_id") == 0)
             continue;
         if (strcmp(key, "data") == 0) { /* an event's own */
-            put_facts(b, options, value);
+            view_put_facts(b, options, value);
             continue;
         }
         bool is_number = strcmp(key, "id") == 0 && json_object_get(object, "type"); /* its data may have an id, too */
@@ -200,7 +194,7 @@ static char *text_of_item(const struct cli_options *options, const json_t *item)
     if (json_get_string(item, "question", NULL))
         buf_puts(&b, json_get_string(item, "question", ""));
     else
-        put_facts(&b, options, item);
+        view_put_facts(&b, options, item);
     return buf_take(&b);
 }
 

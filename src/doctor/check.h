@@ -56,7 +56,6 @@ bool finding_fixes(const struct finding *f); /* --fix */
 void state_path(const struct doctor *d, const char *name, char path[PATH_MAX]);
 const char *state_word(const struct doctor *d, const char *name, struct buf *b);
 void put_bytes(uint64_t bytes, char text[32]); /* "12 MiB" */
-const char *number_text(int64_t value, char text[24]);
 
 /* ---- the checks ---- */
 

@@ -58,16 +58,15 @@ static void look_at_future(struct finding *f)
 
 void check_clock(struct finding *f)
 {
-    char time[TIME_TEXT_MAX], span[TIME_TEXT_MAX];
     const struct now *now = &f->doctor->now;
-    time_format_local(now->wall_ms, time);
+    const char *time = TIME_LOCAL(now->wall_ms);
     finding_summary(f, "doctor_clock_good", "time", time, NULL);
     if (now->wall_ms < BUILT_MS)
         finding_add(f, DOCTOR_WARN, "doctor_clock_past", "time", time, NULL);
     int64_t step = greatest_step(f->doctor);
     if (llabs(step) > STEP_MS) {
-        duration_format(llabs(step), span);
-        finding_add(f, DOCTOR_WARN, step > 0 ? "doctor_clock_forward" : "doctor_clock_back", "span", span, NULL);
+        finding_add(f, DOCTOR_WARN, step > 0 ? "doctor_clock_forward" : "doctor_clock_back", "span",
+                    DURATION(llabs(step)), NULL);
     }
     look_at_future(f);
     if (f->status != DOCTOR_PASS)

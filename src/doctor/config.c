@@ -3,6 +3,7 @@
 #include "base/word.h"
 #include "base/yaml.h"
 #include "doctor/check.h"
+#include "graph/wire.h"
 #include "own/agent.h"
 #include "proc/actor.h"
 #include "run/prune.h"
@@ -33,7 +34,7 @@ static const struct config_key {
 };
 enum { CONFIG_KEY_COUNT = sizeof keys / sizeof keys[0] };
 
-static const struct config_key *key_find(const char *name)
+static const struct config_key *config_key_find(const char *name)
 {
     for (size_t i = 0; i < CONFIG_KEY_COUNT; i++)
         if (strcmp(keys[i].name, name) == 0)
@@ -41,7 +42,7 @@ static const struct config_key *key_find(const char *name)
     return NULL;
 }
 
-static bool has_kind(const struct yaml_node *node, enum value_kind kind)
+static bool key_has_kind(const struct yaml_node *node, enum value_kind kind)
 {
     bool flag;
     int64_t number;
@@ -70,17 +71,17 @@ static const char *kind_text(enum value_kind kind)
     return names[kind];
 }
 
-static void suggest_editing(struct finding *f, const char *name, unsigned line)
+static void suggest_config(struct finding *f, unsigned line)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    finding_fix(f, "${EDITOR:-vi} +%u %s", line, state_word(f->doctor, name, &word));
+    finding_fix(f, "${EDITOR:-vi} +%u %s", line, state_word(f->doctor, "config.yaml", &word));
 }
 
 static void look_at_key(struct finding *f, const struct yaml_node *node)
 {
     const char *names[CONFIG_KEY_COUNT];
     char place[64];
-    const struct config_key *key = key_find(node->key);
+    const struct config_key *key = config_key_find(node->key);
     snprintf(place, sizeof place, "config.yaml:%u:%u", node->key_line, node->key_column);
     for (size_t i = 0; i < CONFIG_KEY_COUNT; i++)
         names[i] = keys[i].name;
@@ -91,12 +92,12 @@ static void look_at_key(struct finding *f, const struct yaml_node *node)
     else if (!key)
         finding_add(f, DOCTOR_WARN, near ? "doctor_key_near" : "doctor_key_unknown", "place", place, "key", node->key,
                     "near", near ? near : "", NULL);
-    else if (!has_kind(node, key->kind))
+    else if (!key_has_kind(node, key->kind))
         finding_add(f, DOCTOR_FAIL, "doctor_key_kind", "place", place, "key", node->key, "want",
                     text_get(kind_text(key->kind), f->doctor->options.lang), NULL);
     else
         return;
-    suggest_editing(f, "config.yaml", node->key_line);
+    suggest_config(f, node->key_line);
 }
 
 static void tell_error(struct finding *f, const struct tsk_error *err)
@@ -105,7 +106,7 @@ static void tell_error(struct finding *f, const struct tsk_error *err)
     const char *text = json_get_string(context, "line", NULL);
     int64_t line = text ? strtoll(text, NULL, 10) : json_get_int(context, "line", 1);
     finding_error(f, DOCTOR_FAIL, err);
-    suggest_editing(f, "config.yaml", (unsigned)line);
+    suggest_config(f, (unsigned)line);
 }
 
 /* Returns 1 if it was parsed, 0 if there is no file, -1 if a finding was added. */
@@ -137,7 +138,7 @@ void check_config(struct finding *f)
     const struct yaml_node *root = yaml_root(doc);
     if (root->type != YAML_MAP) {
         finding_add(f, DOCTOR_FAIL, "doctor_config_no_map", NULL);
-        suggest_editing(f, "config.yaml", 1);
+        suggest_config(f, 1);
         return;
     }
     for (const struct yaml_node *node = root->first; node; node = node->next)
@@ -183,7 +184,7 @@ static bool parse_url(const char *url, struct redis_place *ret)
     char *port = strrchr(bracket ? bracket : host, ':');
     if (host[0] == '[' && (!bracket || (bracket[1] && bracket[1] != ':')))
         return false;
-    if (!parse_port(port ? port + 1 : "6379", ret))
+    if (!parse_port(port ? port + 1 : REDIS_PORT, ret))
         return false;
     if (port)
         *port = '\0';
@@ -194,13 +195,13 @@ static bool parse_url(const char *url, struct redis_place *ret)
     return host[0] && snprintf(ret->host, sizeof ret->host, "%s", host) < (int)sizeof ret->host;
 }
 
-static bool wait_for(int fd, short events)
+static bool redis_wait_for(int fd, short events)
 {
     struct pollfd look = {.fd = fd, .events = events};
     return poll(&look, 1, REDIS_WAIT_MS) == 1;
 }
 
-static int connect_to(const union address *address)
+static int server_connect(const union address *address)
 {
     int error = 0;
     socklen_t size = sizeof error;
@@ -209,7 +210,7 @@ static int connect_to(const union address *address)
         return -1;
     if (connect(fd, &address->any, address_len(address)) == 0)
         return fd;
-    if (errno == EINPROGRESS && !wait_for(fd, POLLOUT))
+    if (errno == EINPROGRESS && !redis_wait_for(fd, POLLOUT))
         errno = ETIMEDOUT;
     else if (errno == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && !error)
         return fd;
@@ -223,7 +224,7 @@ static int connect_to(const union address *address)
 static bool ping_socket(int fd)
 {
     char answer[64] = "";
-    if (send(fd, "PING\r\n", 6, MSG_NOSIGNAL) != 6 || !wait_for(fd, POLLIN) ||
+    if (send(fd, "PING\r\n", 6, MSG_NOSIGNAL) != 6 || !redis_wait_for(fd, POLLIN) ||
         recv(fd, answer, sizeof answer - 1, 0) <= 0) {
         errno = errno ? errno : ECONNRESET;
         return false;
@@ -238,7 +239,7 @@ static const char *try_redis(const union address *list, size_t count)
     const char *reason = NULL;
     for (size_t i = 0; i < count; i++) {
         errno = 0;
-        int fd CLEANUP_FD = connect_to(&list[i]);
+        int fd CLEANUP_FD = server_connect(&list[i]);
         if (fd >= 0 && ping_socket(fd))
             return NULL;
         reason = reason ? reason : strerrordesc_np(errno);
@@ -261,7 +262,7 @@ void check_redis(struct finding *f)
     f->is_absent = false;
     if (!parse_url(url, &place)) {
         finding_add(f, DOCTOR_FAIL, "doctor_redis_url", NULL); /* without the URL: it may have a password */
-        suggest_editing(f, "config.yaml", 1);
+        suggest_config(f, 1);
         return;
     }
     union address list[ADDRESSES_MAX];

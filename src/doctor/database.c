@@ -76,7 +76,6 @@ void check_outbox(struct finding *f)
     struct db_rows rows CLEANUP(db_rows_free) = {0};
     struct doctor *d = f->doctor;
     int64_t stuck = 0;
-    char count[24];
     if (!db_is_open(&d->db)) {
         f->is_absent = true;
         return;
@@ -92,7 +91,7 @@ void check_outbox(struct finding *f)
         finding_error(f, DOCTOR_FAIL, &err);
     if (!stuck)
         return;
-    number_text(stuck, count);
+    const char *count = DIGITS(stuck);
     if (finding_fixes(f) && workspace_flush_outbox(d->ws, &d->db, &err) == 0) {
         finding_fixed(f, "doctor_outbox_fixed", "count", count, NULL);
         return;

@@ -34,7 +34,6 @@ static json_t *array_or_null(json_t *array)
 /* One problem is its own summary; of several the first of the worst kind, and how many more. */
 static void put_summary(struct finding *f, struct buf *b)
 {
-    char more[24];
     if (f->problems == 0) {
         buf_puts(b, buf_str(&f->summary));
         return;
@@ -42,20 +41,17 @@ static void put_summary(struct finding *f, struct buf *b)
     buf_puts(b, buf_str(&f->first));
     if (f->problems > 1) {
         buf_puts(b, " ");
-        text_put(b, f->doctor->options.lang, "doctor_and_more", "count", number_text((int64_t)f->problems - 1, more),
-                 NULL);
+        text_put(b, f->doctor->options.lang, "doctor_and_more", "count", DIGITS(f->problems - 1), NULL);
     }
 }
 
 static json_t *finding_json(const struct check *check, struct finding *f)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char more[24];
     put_summary(f, &b);
     if (f->untold) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
-        text_put(&line, f->doctor->options.lang, "doctor_and_more", "count", number_text((int64_t)f->untold, more),
-                 NULL);
+        text_put(&line, f->doctor->options.lang, "doctor_and_more", "count", DIGITS(f->untold), NULL);
         json_array_append_new(f->evidence, json_string(buf_str(&line)));
     }
     return json_pack("{s:s, s:s, s:s, s:o, s:O, s:o*, s:o*}", "name", check->name, "title",
@@ -124,17 +120,14 @@ int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *option
 /* The first check that failed, as an error. */
 static int report_failure(const json_t *report, struct tsk_error *err)
 {
-    size_t i, k;
-    json_t *check, *command;
-    json_array_foreach (json_object_get(report, "checks"), i, check) {
-        if (strcmp(json_get_string(check, "status", ""), "FAIL") != 0)
+    json_each (json_object_get(report, "checks"), i, check) {
+        if (!json_text_is(check, "status", "FAIL"))
             continue;
         error_set(err, TSK_DOCTOR_FAILED, "doctor_failed", "check", json_get_string(check, "name", ""), "title",
                   json_get_string(check, "title", ""), "reason", json_get_string(check, "summary", ""), NULL);
-        json_array_foreach (json_object_get(check, "fix"), k, command)
+        json_each (json_object_get(check, "fix"), k, command)
             error_add_next(err, "%s", json_string_value(command));
-        error_add_next(err, "tasuki doctor");
-        return -1;
+        return error_add_next(err, "tasuki doctor");
     }
     return 0;
 }
@@ -146,10 +139,4 @@ int doctor_quick(struct tsk_workspace *ws, const char *request_id, enum lang lan
     if (doctor_examine(ws, &options, &report, err) < 0)
         return -1;
     return report_failure(report, err);
-}
-
-int doctor_full(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err)
-{
-    struct doctor_options options = {.mode = DOCTOR_FULL, .lang = lang};
-    return doctor_examine(ws, &options, ret, err);
 }

@@ -38,8 +38,6 @@ int doctor_examine(struct tsk_workspace *ws, const struct doctor_options *option
 /* The quick examination before a run: 0, or -1 with DOCTOR_FAILED, which names the check, the reason and the command that fixes it.
  * Locks that dead holders left on the request (NULL: on all requests) and on the queue are recovered. */
 int doctor_quick(struct tsk_workspace *ws, const char *request_id, enum lang lang, struct tsk_error *err);
-/* The full examination, with what it may recover; it fixes nothing. */
-int doctor_full(struct tsk_workspace *ws, enum lang lang, json_t **ret, struct tsk_error *err);
 
 const char *doctor_status_name(enum doctor_status status); /* "PASS" … */
 

@@ -84,42 +84,42 @@ void finding_recovered(struct finding *f, const char *key, ...)
 
 static void add_fix(struct finding *f, const char *command)
 {
-    size_t i;
-    json_t *known;
-    json_array_foreach (f->fix, i, known)
+    json_each (f->fix, i, known)
         if (strcmp(json_string_value(known), command) == 0)
             return;
     if (json_array_size(f->fix) < EVIDENCE_MAX)
         json_array_append_new(f->fix, json_of_text(command));
 }
 
+static __attribute__((format(printf, 3, 0))) void add_formatted_fix(struct finding *f, const char *before,
+                                                                    const char *format, va_list values)
+{
+    char *words = NULL;
+    BUG(vasprintf(&words, format, values) < 0);
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    buf_printf(&b, "%s%s", before, words);
+    add_fix(f, buf_str(&b));
+    free(words);
+}
+
 void finding_fix(struct finding *f, const char *format, ...)
 {
-    char *command = NULL;
     va_list values;
     va_start(values, format);
-    int len = vasprintf(&command, format, values);
+    add_formatted_fix(f, "", format, values);
     va_end(values);
-    BUG(len < 0);
-    add_fix(f, command);
-    free(command);
 }
 
 void finding_fix_ours(struct finding *f, const char *format, ...)
 {
-    struct buf b CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
-    char *words = NULL;
+    struct buf before CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
     va_list values;
-    va_start(values, format);
-    int len = vasprintf(&words, format, values);
-    va_end(values);
-    BUG(len < 0);
-    buf_puts(&b, "tasuki ");
+    buf_puts(&before, "tasuki ");
     if (f->doctor->options.root)
-        buf_printf(&b, "--root %s ", shell_word(&word, f->doctor->options.root));
-    buf_puts(&b, words);
-    free(words);
-    add_fix(f, buf_str(&b));
+        buf_printf(&before, "--root %s ", shell_word(&word, f->doctor->options.root));
+    va_start(values, format);
+    add_formatted_fix(f, buf_str(&before), format, values);
+    va_end(values);
 }
 
 bool finding_fixes(const struct finding *f)
@@ -150,10 +150,4 @@ void put_bytes(uint64_t bytes, char text[32])
     for (; value >= 1024 && unit < 4; unit++)
         value /= 1024;
     snprintf(text, 32, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
-
-const char *number_text(int64_t value, char text[24])
-{
-    snprintf(text, 24, "%lld", (long long)value);
-    return text;
 }

@@ -57,18 +57,18 @@ static void look_at_flow(void *data, const char *name, const struct buf *text)
 
 void check_flows(struct finding *f)
 {
-    char count[24];
     size_t flows = each_flow(f->doctor, f, look_at_flow, f);
-    finding_summary(f, "doctor_flows_good", "count", number_text((int64_t)flows, count), NULL);
+    finding_summary(f, "doctor_flows_good", "count", DIGITS(flows), NULL);
     f->is_absent = !flows && f->status == DOCTOR_PASS;
 }
 
 /* ---- programs ---------------------------------------------------------------------------------------------- */
 
-static bool is_executable(int dir, const char *path)
+static bool is_executable(const char *path)
 {
     struct stat st;
-    return fs->fstatat(dir, path, &st, 0) == 0 && S_ISREG(st.st_mode) && faccessat(dir, path, X_OK, AT_EACCESS) == 0;
+    return fs->fstatat(AT_FDCWD, path, &st, 0) == 0 && S_ISREG(st.st_mode) &&
+           faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
 /* Where the program is; false: nowhere. */
@@ -76,13 +76,12 @@ static bool find_program(const struct doctor *d, const char *name, char path[PAT
 {
     if (strchr(name, '/')) {
         snprintf(path, PATH_MAX, name[0] == '/' ? "%s%s" : "%s/%s", name[0] == '/' ? "" : d->ws->root, name);
-        return is_executable(AT_FDCWD, path);
+        return is_executable(path);
     }
     const char *places = getenv("PATH");
     for (places = places ? places : "/usr/local/bin:/usr/bin:/bin"; *places;) {
         size_t len = strcspn(places, ":");
-        if (len && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, places, name) < PATH_MAX &&
-            is_executable(AT_FDCWD, path))
+        if (len && snprintf(path, PATH_MAX, "%.*s/%s", (int)len, places, name) < PATH_MAX && is_executable(path))
             return true;
         places += len + (places[len] == ':');
     }
@@ -188,18 +187,17 @@ static void tell_missing(struct finding *f, const char *program, const char *by)
 
 void check_tools(struct finding *f)
 {
-    json_t *needs CLEANUP_JSON = json_object(), *by;
-    const char *program;
-    char path[PATH_MAX], count[24];
+    json_t *needs CLEANUP_JSON = json_object();
+    char path[PATH_MAX];
     each_flow(f->doctor, NULL, needs_of_flow, needs);
     needs_of_agents(f->doctor, needs);
     needs_of_notify(f->doctor, needs);
     f->is_absent = json_object_size(needs) == 0;
-    json_object_foreach (needs, program, by) {
+    json_each_pair (needs, program, by) {
         if (find_program(f->doctor, program, path))
             finding_add(f, DOCTOR_PASS, "doctor_tool", "program", program, "path", path, NULL);
         else
             tell_missing(f, program, json_string_value(by));
     }
-    finding_summary(f, "doctor_tools_good", "count", number_text((int64_t)json_object_size(needs), count), NULL);
+    finding_summary(f, "doctor_tools_good", "count", DIGITS(json_object_size(needs)), NULL);
 }

@@ -25,7 +25,7 @@ static bool journal_take_line(struct journal_look *look, const char *line, size_
         look->is_damaged = true;
         return false;
     }
-    bool is_done = strcmp(json_get_string(record, "e", ""), "done") == 0;
+    bool is_done = json_text_is(record, "e", "done");
     snprintf(look->status, sizeof look->status, "%s", is_done ? json_get_string(record, "status", "") : "");
     look->records++;
     look->end += len + 1;
@@ -33,7 +33,7 @@ static bool journal_take_line(struct journal_look *look, const char *line, size_
 }
 
 /* Reads as journal_read does: up to the first line that is no record. */
-static int read_lines(int fd, struct journal_look *look)
+static int journal_read_lines(int fd, struct journal_look *look)
 {
     struct buf rest CLEANUP(buf_clear) = {.max = JOURNAL_LINE_MAX + JOURNAL_CHUNK};
     off_t at = 0;
@@ -64,11 +64,10 @@ static int read_lines(int fd, struct journal_look *look)
 
 static void tell_journal(struct finding *f, const struct run_look *run, const struct journal_look *look)
 {
-    char place[24], count[24];
-    number_text((int64_t)look->end, place);
-    number_text((int64_t)look->records, count);
+    const char *place = DIGITS(look->end);
     if (look->is_damaged) {
-        finding_add(f, DOCTOR_FAIL, "doctor_journal_damaged", "run", run->run.id, "place", place, "count", count, NULL);
+        finding_add(f, DOCTOR_FAIL, "doctor_journal_damaged", "run", run->run.id, "place", place, "count",
+                    DIGITS(look->records), NULL);
         run_suggest_aside(f, run);
     } else if (look->torn_len && !run->has_runner) {
         finding_add(f, DOCTOR_PASS, "doctor_journal_torn", "run", run->run.id, "place", place, NULL);
@@ -82,7 +81,7 @@ static void look_at_journal(struct finding *f, const struct run_look *run, struc
     struct stat st;
     if (fd >= 0 && fs->fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
         errno = EINVAL;
-    else if (fd >= 0 && read_lines(fd, look) == 0) {
+    else if (fd >= 0 && journal_read_lines(fd, look) == 0) {
         tell_journal(f, run, look);
         return;
     }
@@ -127,8 +126,7 @@ static void journal_look_at(struct finding *f, const char *id, size_t *counts)
 void check_journals(struct finding *f)
 {
     size_t counts[1] = {0};
-    char count[24];
     runs_each(f, journal_look_at, counts);
-    finding_summary(f, "doctor_journals_good", "count", number_text((int64_t)counts[0], count), NULL);
+    finding_summary(f, "doctor_journals_good", "count", DIGITS(counts[0]), NULL);
     f->is_absent = counts[0] == 0 && f->status == DOCTOR_PASS;
 }

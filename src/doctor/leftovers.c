@@ -13,7 +13,7 @@ struct leftover_count {
     size_t found, removed;
 };
 
-static bool is_old(const struct stat *st, const struct now *now)
+static bool file_is_old(const struct stat *st, const struct now *now)
 {
     return now->wall_ms - (int64_t)st->st_mtim.tv_sec * 1000 > OLD_MS;
 }
@@ -26,7 +26,7 @@ static void look_in(struct finding *f, const char *path, struct leftover_count *
     for (const char *name; (name = listing_next(&names));) {
         struct stat st;
         if (!fs_is_private_name(name) || fs->fstatat(names.fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !S_ISREG(st.st_mode) || !is_old(&st, &f->doctor->now))
+            !S_ISREG(st.st_mode) || !file_is_old(&st, &f->doctor->now))
             continue;
         if (finding_fixes(f) && fs->unlinkat(names.fd, name, 0) == 0) {
             count->removed++;
@@ -52,7 +52,6 @@ static void look_below(struct finding *f, const char *parent, struct leftover_co
 void check_leftovers(struct finding *f)
 {
     struct leftover_count count = {0};
-    char removed[24];
     finding_summary(f, "doctor_temp_none", NULL);
     look_in(f, ".", &count);
     look_in(f, "requests", &count);
@@ -60,7 +59,7 @@ void check_leftovers(struct finding *f)
     look_below(f, "runs", &count);
     look_below(f, "processes", &count);
     if (count.removed)
-        finding_fixed(f, "doctor_temp_fixed", "count", number_text((int64_t)count.removed, removed), NULL);
+        finding_fixed(f, "doctor_temp_fixed", "count", DIGITS(count.removed), NULL);
     if (count.found)
         finding_fix_ours(f, "doctor --fix");
 }

@@ -117,7 +117,7 @@ static bool is_error(const struct tsk_error *err, const char *text)
 /* One that cannot be read may be held: only what is no lock at all is put aside. */
 static void tell_unreadable(struct finding *f, const struct lock_target *target, const struct tsk_error *err)
 {
-    char path[PATH_MAX], uid[24];
+    char path[PATH_MAX];
     struct stat st, top;
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     lock_target_path(target, path);
@@ -127,7 +127,7 @@ static void tell_unreadable(struct finding *f, const struct lock_target *target,
         finding_fix(f, "mv %s %s.aside", quoted, quoted);
     } else if (fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != geteuid() &&
                fs->fstat(f->doctor->ws->state_dir, &top) == 0) {
-        finding_add(f, DOCTOR_FAIL, "doctor_lock_denied", "path", path, "uid", number_text(st.st_uid, uid), NULL);
+        finding_add(f, DOCTOR_FAIL, "doctor_lock_denied", "path", path, "uid", DIGITS(st.st_uid), NULL);
         finding_fix(f, "sudo chown -h %u:%u %s", top.st_uid, top.st_gid, quoted);
     } else {
         finding_fix(f, "ls -ld %s", quoted);
@@ -250,7 +250,6 @@ void check_locks(struct finding *f)
     struct stat st;
     struct tsk_error err;
     struct dirent **names = NULL;
-    char digits[24];
     struct tsk_workspace *ws = f->doctor->ws;
     finding_summary(f, "doctor_locks_none", NULL);
     if (fs->fstatat(ws->state_dir, "locks", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
@@ -265,7 +264,7 @@ void check_locks(struct finding *f)
         free(names[i]);
     free(names);
     if (locks)
-        finding_summary(f, "doctor_locks_good", "count", number_text((int64_t)locks, digits), NULL);
+        finding_summary(f, "doctor_locks_good", "count", DIGITS(locks), NULL);
 }
 
 /* ---- sprint ------------------------------------------------------------------------------------------------- */

@@ -7,9 +7,7 @@ void check_owners(struct finding *f)
     struct tsk_error err;
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    json_t *list CLEANUP_JSON = NULL, *workflow;
-    size_t i;
-    char count[24];
+    json_t *list CLEANUP_JSON = NULL;
     if (!db_is_open(&f->doctor->db) || f->doctor->db.is_read_only || owners_open(&owners, f->doctor->ws, &err) < 0) {
         f->is_absent = true; /* the check of the database reports why it cannot be opened */
         return;
@@ -19,8 +17,8 @@ void check_owners(struct finding *f)
         return;
     }
     f->is_absent = json_array_size(list) == 0;
-    finding_summary(f, "doctor_owners_good", "count", number_text((int64_t)json_array_size(list), count), NULL);
-    json_array_foreach (list, i, workflow) {
+    finding_summary(f, "doctor_owners_good", "count", DIGITS(json_array_size(list)), NULL);
+    json_each (list, i, workflow) {
         const char *id = json_get_string(workflow, "ulTaskId", "");
         if (!json_is_false(json_object_get(workflow, "ownerAlive")))
             continue;

@@ -63,13 +63,13 @@ static void look_at_mode(struct finding *f, const struct place *place, const str
 
 static void look_at_owner(struct finding *f, const struct place *place, const struct stat *st, const struct stat *top)
 {
-    char path[PATH_MAX], uid[24], wanted[24];
+    char path[PATH_MAX];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (st->st_uid == top->st_uid)
         return;
     state_path(f->doctor, place->name, path);
-    finding_add(f, DOCTOR_WARN, "doctor_owner", "path", path, "uid", number_text(st->st_uid, uid), "wanted",
-                number_text(top->st_uid, wanted), NULL);
+    finding_add(f, DOCTOR_WARN, "doctor_owner", "path", path, "uid", DIGITS(st->st_uid), "wanted", DIGITS(top->st_uid),
+                NULL);
     /* One command for everything: what one `sudo tasuki …` has left is in many folders. */
     state_path(f->doctor, "", path);
     finding_fix(f, "%schown -hR %u:%u %s", geteuid() == 0 ? "" : "sudo ", top->st_uid, top->st_gid,
@@ -78,7 +78,7 @@ static void look_at_owner(struct finding *f, const struct place *place, const st
 
 static void look_at_access(struct finding *f, const struct place *place, const struct stat *st, const struct stat *top)
 {
-    char path[PATH_MAX], uid[24];
+    char path[PATH_MAX];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     int wanted = R_OK | W_OK | (place->is_dir ? X_OK : 0);
     if (faccessat(f->doctor->ws->state_dir, at_name(place), wanted, AT_EACCESS) == 0 || errno == EROFS)
@@ -88,7 +88,7 @@ static void look_at_access(struct finding *f, const struct place *place, const s
     if (st->st_uid == geteuid()) {
         finding_fix(f, "chmod u+rw%s %s", place->is_dir ? "x" : "", shell_word(&word, path));
     } else if (!place->name[0]) { /* said once, of the whole */
-        finding_add(f, DOCTOR_FAIL, "doctor_not_yours", "path", path, "uid", number_text(st->st_uid, uid), NULL);
+        finding_add(f, DOCTOR_FAIL, "doctor_not_yours", "path", path, "uid", DIGITS(st->st_uid), NULL);
         finding_fix(f, "sudo -u '#%u' tasuki --root %s doctor", st->st_uid, shell_word(&word, f->doctor->ws->root));
     } else if (top->st_uid == geteuid()) {
         finding_fix(f, "sudo chown -hR %u:%u %s", geteuid(), getegid(), shell_word(&word, path));
@@ -227,7 +227,7 @@ void check_filesystem(struct finding *f)
     finding_summary(f, "doctor_fs_good", "type", type, NULL);
     if (class == FS_NETWORK)
         finding_add(f, DOCTOR_FAIL, "doctor_fs_network", "type", type, NULL);
-    if (class == FS_SINGLE_KERNEL && workspace_config_bool(ws, "trust_fs", false, &trusted, &err) == 0)
+    if (class == FS_SINGLE_KERNEL && workspace_config_bool(ws, "trust_fs", &trusted, &err) == 0)
         finding_add(f, trusted ? DOCTOR_WARN : DOCTOR_FAIL, trusted ? "doctor_fs_trusted" : "doctor_fs_untrusted",
                     "type", type, NULL);
     if (f->doctor->options.mode == DOCTOR_FULL && dir == ws->locks_dir)
@@ -259,7 +259,7 @@ static enum doctor_status grade_of_space(uint64_t left, uint64_t fail, uint64_t 
 void check_disk(struct finding *f)
 {
     struct statfs st;
-    char room[32], inodes[24];
+    char room[32];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     const struct tsk_workspace *ws = f->doctor->ws;
     if (fs->fstatfs(ws->state_dir, &st) < 0) {
@@ -268,14 +268,13 @@ void check_disk(struct finding *f)
     }
     uint64_t bytes = (uint64_t)(geteuid() == 0 ? st.f_bfree : st.f_bavail) * (uint64_t)st.f_bsize;
     put_bytes(bytes, room);
-    number_text((int64_t)st.f_ffree, inodes);
     finding_summary(f, "doctor_room_good", "room", room, NULL);
     enum doctor_status of_bytes = grade_of_space(bytes, ROOM_FAIL, ROOM_WARN);
     enum doctor_status of_inodes = st.f_files ? grade_of_space(st.f_ffree, INODES_FAIL, INODES_WARN) : DOCTOR_PASS;
     if (of_bytes != DOCTOR_PASS)
         finding_add(f, of_bytes, "doctor_room", "room", room, "path", ws->state_path, NULL);
     if (of_inodes != DOCTOR_PASS)
-        finding_add(f, of_inodes, "doctor_inodes", "count", inodes, "path", ws->state_path, NULL);
+        finding_add(f, of_inodes, "doctor_inodes", "count", DIGITS(st.f_ffree), "path", ws->state_path, NULL);
     /* The check of the workspace reports what may not be written: no disk is full because of it. */
     if (write_probe(ws->state_dir) < 0 && errno != EROFS && errno != EACCES && errno != EPERM &&
         f->status != DOCTOR_FAIL)

@@ -62,7 +62,6 @@ static bool look_at_process(struct finding *f, struct proc_registry *reg, const 
 {
     struct look look;
     struct tsk_error err;
-    char pid[24];
     int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
     bool is_denied = dir < 0 && errno != ENOENT && fs_error(&err, "open", reg->dir, id) < 0;
     if (is_denied || look_settled(dir, &look, &err) < 0) {
@@ -71,9 +70,8 @@ static bool look_at_process(struct finding *f, struct proc_registry *reg, const 
     }
     *ret_running += look.child_lives;
     const char *key = need_text(&look);
-    number_text(look.status.child.pid, pid);
     if (key && (look.is_stuck || !process_repair(f, reg, id))) {
-        finding_add(f, DOCTOR_WARN, key, "id", id, "pid", pid, NULL);
+        finding_add(f, DOCTOR_WARN, key, "id", id, "pid", DIGITS(look.status.child.pid), NULL);
         finding_fix_ours(f, look.is_stuck ? "proc stop %s" : "proc status %s", id);
     } else if (!key && has_leftovers(dir, &look)) {
         finding_add(f, DOCTOR_WARN, "doctor_proc_leftovers", "id", id, NULL);
@@ -85,7 +83,7 @@ static bool look_at_process(struct finding *f, struct proc_registry *reg, const 
 
 /* Its directory was removed, as `git worktree remove` does: it runs on in nothing, and cannot be started again. What may be alive
  * is stopped in good order first. */
-static void look_at_place(struct finding *f, struct proc_registry *reg, const char *id, bool may_live)
+static void process_look_at_place(struct finding *f, struct proc_registry *reg, const char *id, bool may_live)
 {
     struct stat st;
     struct tsk_error err;
@@ -100,14 +98,12 @@ static void look_at_place(struct finding *f, struct proc_registry *reg, const ch
 /* Files that were removed under a running process (git clean -x): it lives on, and nobody can see it. */
 static void look_for_removed(struct finding *f)
 {
-    json_t *removed CLEANUP_JSON = holder_list_removed(), *value;
-    const char *path;
-    char pid[24];
+    json_t *removed CLEANUP_JSON = holder_list_removed();
     size_t len = strlen(f->doctor->ws->state_path);
-    json_object_foreach (removed, path, value) {
+    json_each_pair (removed, path, value) {
         if (strncmp(path, f->doctor->ws->state_path, len) != 0 || path[len] != '/')
             continue;
-        number_text(json_integer_value(value), pid);
+        const char *pid = DIGITS(json_integer_value(value));
         finding_add(f, DOCTOR_FAIL, "doctor_proc_removed", "path", path, "pid", pid, NULL);
         finding_fix(f, "kill %s", pid);
     }
@@ -116,9 +112,8 @@ static void look_for_removed(struct finding *f)
 void check_processes(struct finding *f)
 {
     struct tsk_error err;
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i, running = 0;
-    char all[24], lives[24];
+    json_t *ids CLEANUP_JSON = NULL;
+    size_t running = 0;
     look_for_removed(f);
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     finding_summary(f, "doctor_procs_none", NULL);
@@ -128,14 +123,13 @@ void check_processes(struct finding *f)
         finding_error(f, DOCTOR_FAIL, &err);
         return;
     }
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         bool may_live = look_at_process(f, &reg, json_string_value(id), &running);
-        look_at_place(f, &reg, json_string_value(id), may_live);
+        process_look_at_place(f, &reg, json_string_value(id), may_live);
     }
-    number_text((int64_t)json_array_size(ids), all);
-    number_text((int64_t)running, lives);
     if (json_array_size(ids))
-        finding_summary(f, "doctor_procs_good", "count", all, "running", lives, NULL);
+        finding_summary(f, "doctor_procs_good", "count", DIGITS(json_array_size(ids)), "running", DIGITS(running),
+                        NULL);
 }
 
 /* ---- directories without a row -------------------------------------------------------------------------- */
@@ -169,7 +163,7 @@ static void look_at_orphan(struct finding *f, struct proc_registry *reg, const c
 {
     struct look look;
     struct tsk_error err;
-    char name[512], pid[24];
+    char name[512];
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     int dir CLEANUP_FD = proc_dir_open(reg->dir, id, false);
     snprintf(name, sizeof name, "processes/%s", id);
@@ -182,8 +176,7 @@ static void look_at_orphan(struct finding *f, struct proc_registry *reg, const c
     }
     bool lives = look_settled(dir, &look, &err) == 0 && (look.has_holder || look.child_lives);
     if (lives) {
-        number_text(look.status.child.pid, pid);
-        finding_add(f, DOCTOR_WARN, "doctor_orphan_lives", "id", id, "pid", pid, NULL);
+        finding_add(f, DOCTOR_WARN, "doctor_orphan_lives", "id", id, "pid", DIGITS(look.status.child.pid), NULL);
         finding_fix(f, "kill %lld", (long long)(look.has_holder ? look.status.holder.pid : look.status.child.pid));
     } else if (directory_forget(f, reg, id, dir)) {
         finding_fixed(f, "doctor_orphan_fixed", "id", id, NULL);

@@ -58,14 +58,10 @@ static void suggest_request(struct finding *f, const struct request *request)
 
 static void tell_problems(struct finding *f, const struct request *request)
 {
-    size_t i;
-    json_t *problem;
-    json_array_foreach (request->problems, i, problem) {
-        char line[24], column[24];
-        number_text(json_get_int(problem, "line", 1), line);
-        number_text(json_get_int(problem, "column", 1), column);
-        finding_add(f, DOCTOR_WARN, "yaml_invalid", "source", request->source, "line", line, "column", column, "reason",
-                    json_get_string(problem, "reason", "?"), NULL);
+    json_each (request->problems, i, problem) {
+        finding_add(f, DOCTOR_WARN, "yaml_invalid", "source", request->source, "line",
+                    DIGITS(json_get_int(problem, "line", 1)), "column", DIGITS(json_get_int(problem, "column", 1)),
+                    "reason", json_get_string(problem, "reason", "?"), NULL);
     }
     suggest_request(f, request);
 }
@@ -88,7 +84,6 @@ void check_requests(struct finding *f)
 {
     struct tsk_error err;
     struct book book CLEANUP(book_clear) = {0};
-    char count[24];
     if (book_open(f->doctor->ws, false, f->doctor->options.lang, &book, &err) < 0) {
         finding_error(f, DOCTOR_FAIL, &err);
         return;
@@ -96,5 +91,5 @@ void check_requests(struct finding *f)
     for (size_t i = 0; i < book.count; i++)
         look_at_entry(f, &book.entries[i]);
     f->is_absent = book.count == 0;
-    finding_summary(f, "doctor_requests_good", "count", number_text((int64_t)book.count, count), NULL);
+    finding_summary(f, "doctor_requests_good", "count", DIGITS(book.count), NULL);
 }

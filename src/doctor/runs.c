@@ -111,11 +111,9 @@ static void tell_empty(struct finding *f, struct run_look *look)
 
 static void tell_interrupted(struct finding *f, const struct run_look *look)
 {
-    char done[24], total[24];
     const json_t *counts = json_object_get(look->stage, "counts");
-    number_text(json_get_int(counts, "done", 0), done);
-    number_text(json_get_int(counts, "total", 0), total);
-    finding_add(f, DOCTOR_WARN, "doctor_run_interrupted", "run", look->run.id, "done", done, "total", total, NULL);
+    finding_add(f, DOCTOR_WARN, "doctor_run_interrupted", "run", look->run.id, "done",
+                DIGITS(json_get_int(counts, "done", 0)), "total", DIGITS(json_get_int(counts, "total", 0)), NULL);
     if (has_life_held(&look->run)) {
         struct buf pids CLEANUP(buf_clear) = BUF_INIT;
         put_marked(&pids, look->run.id);
@@ -151,13 +149,12 @@ static void run_look_at(struct finding *f, const char *id, size_t running[2])
 void runs_each(struct finding *f, void (*look)(struct finding *f, const char *id, size_t *counts), size_t *counts)
 {
     struct tsk_error err;
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (rundir_list(f->doctor->ws, &ids, &err) < 0) {
         finding_error(f, DOCTOR_FAIL, &err);
         return;
     }
-    json_array_foreach (ids, i, id)
+    json_each (ids, i, id)
         if (id_is_valid(json_string_value(id)))
             look(f, json_string_value(id), counts);
 }
@@ -168,7 +165,6 @@ static void tell_old(struct finding *f)
     struct tsk_error err;
     struct prune prune;
     json_t *gone CLEANUP_JSON = NULL;
-    char count[24];
     if (prune_config(f->doctor->ws, &prune, &err) < 0)
         return; /* reported by the check of the configuration */
     prune.max = PRUNE_EACH_TIME;
@@ -177,7 +173,7 @@ static void tell_old(struct finding *f)
         finding_error(f, DOCTOR_WARN, &err);
         return;
     }
-    number_text((int64_t)json_array_size(gone), count);
+    const char *count = DIGITS(json_array_size(gone));
     if (json_array_size(gone) && prune.is_dry)
         finding_add(f, DOCTOR_PASS, "doctor_runs_old", "count", count, NULL);
     else if (json_array_size(gone))
@@ -187,10 +183,8 @@ static void tell_old(struct finding *f)
 void check_runs(struct finding *f)
 {
     size_t counts[2] = {0, 0};
-    char running[24], all[24];
     tell_old(f);
     runs_each(f, run_look_at, counts);
-    number_text((int64_t)counts[0], running);
-    number_text((int64_t)counts[1], all);
-    finding_summary(f, counts[1] ? "doctor_runs_good" : "doctor_runs_none", "count", all, "running", running, NULL);
+    finding_summary(f, counts[1] ? "doctor_runs_good" : "doctor_runs_none", "count", DIGITS(counts[1]), "running",
+                    DIGITS(counts[0]), NULL);
 }

@@ -24,7 +24,7 @@ static void trail_look_clear(struct trail_look *look)
 }
 #define CLEANUP_TRAIL CLEANUP(trail_look_clear)
 
-static void look_at_line(struct trail_look *look)
+static void trail_look_at_line(struct trail_look *look)
 {
     json_t *event CLEANUP_JSON = json_loadb(buf_str(&look->line), look->line.len, 0, NULL);
     bool is_header = look->offset == 0 && json_object_get(event, "segment");
@@ -55,7 +55,7 @@ static int trail_walk(int fd, struct trail_look *look, bool *ret_is_torn)
         const char *from = chunk, *end = chunk + n;
         for (const char *newline; (newline = memchr(from, '\n', (size_t)(end - from)));) {
             trail_keep(look, from, (size_t)(newline - from));
-            look_at_line(look);
+            trail_look_at_line(look);
             buf_reset(&look->line);
             from = newline + 1;
             look->offset = (uint64_t)at + (uint64_t)(from - chunk);
@@ -99,7 +99,6 @@ void check_events(struct finding *f)
     struct stat st;
     uint64_t base;
     bool is_torn;
-    char count[24], place[24];
     struct trail_look look CLEANUP_TRAIL = {.line = {.max = EVENT_LINE_MAX + TRAIL_CHUNK}, .newest_ms = -1};
     finding_summary(f, "doctor_events_none", NULL);
     int fd CLEANUP_FD = segment_open(f->doctor->ws->state_dir, TRAIL_NAME, O_RDONLY, &st);
@@ -113,15 +112,14 @@ void check_events(struct finding *f)
         return;
     }
     f->doctor->newest_event_ms = look.newest_ms;
-    finding_summary(f, "doctor_events_good", "count", number_text((int64_t)look.lines, count), NULL);
+    finding_summary(f, "doctor_events_good", "count", DIGITS(look.lines), NULL);
     if (look.broken) {
-        number_text((int64_t)look.broken, count);
-        number_text((int64_t)look.first_broken, place);
-        finding_add(f, DOCTOR_WARN, "doctor_events_broken", "count", count, "place", place, NULL);
+        finding_add(f, DOCTOR_WARN, "doctor_events_broken", "count", DIGITS(look.broken), "place",
+                    DIGITS(look.first_broken), NULL);
         suggest_looking(f, look.first_broken);
     }
     if (look.torn)
-        finding_add(f, DOCTOR_PASS, "doctor_events_cut", "count", number_text((int64_t)look.torn, count), NULL);
+        finding_add(f, DOCTOR_PASS, "doctor_events_cut", "count", DIGITS(look.torn), NULL);
     if (segment_base(fd, &base) == 0)
         tell_torn(f, "doctor_events_headless", "doctor_events_headless_fixed");
     else if (is_torn)

@@ -14,7 +14,6 @@ static void look_at_server(struct finding *f, const json_t *answer)
     const char *version = json_get_string(answer, "version", ""), *policy = json_get_string(answer, "policy", "");
     const char *refused = json_get_string(answer, "refused", NULL), *role = json_get_string(answer, "role", "master");
     int64_t max = json_get_int(answer, "memory_max", 0), used = json_get_int(answer, "memory", 0);
-    char percent[24];
     if (refused)
         finding_add(f, DOCTOR_FAIL, "doctor_workers_refused", "reason", refused, NULL);
     if (strcmp(role, "master") != 0)
@@ -23,20 +22,18 @@ static void look_at_server(struct finding *f, const json_t *answer)
         finding_add(f, DOCTOR_WARN, "doctor_workers_old", "version", version, NULL);
     if (max && strcmp(policy, "noeviction") != 0)
         finding_add(f, DOCTOR_WARN, "doctor_workers_evicts", "policy", policy, NULL);
-    snprintf(percent, sizeof percent, "%lld", (long long)(max ? used * 100 / max : 0));
     if (max && used * 100 / max >= MEMORY_TIGHT)
-        finding_add(f, DOCTOR_WARN, "doctor_workers_memory", "percent", percent, NULL);
+        finding_add(f, DOCTOR_WARN, "doctor_workers_memory", "percent", DIGITS(max ? used * 100 / max : 0), NULL);
 }
 
 static void look_at_dead(struct finding *f, const json_t *answer)
 {
-    char count[24];
     const json_t *dead = json_object_get(answer, "dead");
     const char *last = json_string_value(json_array_get(dead, 0));
     if (!last)
         return;
-    snprintf(count, sizeof count, "%lld", (long long)json_get_int(answer, "dead_count", 0));
-    finding_add(f, DOCTOR_WARN, "doctor_workers_dead", "count", count, "last", last, NULL);
+    finding_add(f, DOCTOR_WARN, "doctor_workers_dead", "count", DIGITS(json_get_int(answer, "dead_count", 0)), "last",
+                last, NULL);
 }
 
 /* The places of those that work for any run. */
@@ -44,15 +41,13 @@ static int64_t look_at_workers(struct finding *f, const json_t *answer, size_t *
 {
     const char *key = json_get_string(answer, "key", ""), *version = json_get_string(answer, "tasuki", "");
     const char *others = json_get_string(answer, "others", "");
-    size_t i;
-    json_t *worker;
     int64_t places = 0;
     *ret_count = 0;
-    json_array_foreach (json_object_get(answer, "workers"), i, worker) {
+    json_each (json_object_get(answer, "workers"), i, worker) {
         const char *name = json_get_string(worker, "name", ""), *theirs = json_get_string(worker, "version", "");
         places += json_get_int(worker, "places", 0);
         ++*ret_count;
-        if (strcmp(json_get_string(worker, "key", ""), key) != 0)
+        if (!json_text_is(worker, "key", key))
             finding_add(f, DOCTOR_WARN, "doctor_workers_key", "worker", name, NULL);
         if (strcmp(theirs, version) != 0)
             finding_add(f, DOCTOR_WARN, "doctor_workers_version", "worker", name, "theirs", theirs, "ours", version,
@@ -70,7 +65,6 @@ void check_workers(struct finding *f)
     struct elsewhere elsewhere;
     struct tsk_error err;
     json_t *answer CLEANUP_JSON = NULL;
-    char workers[24], places[24];
     size_t count;
     struct yaml *config CLEANUP(yaml_cleanup) = NULL;
     if (workspace_config(f->doctor->ws, &config, &err) < 0) {
@@ -87,13 +81,12 @@ void check_workers(struct finding *f)
         finding_error(f, DOCTOR_FAIL, &err);
     } else {
         look_at_server(f, answer);
-        snprintf(places, sizeof places, "%lld", (long long)look_at_workers(f, answer, &count));
-        snprintf(workers, sizeof workers, "%zu", count);
+        const char *places = DIGITS(look_at_workers(f, answer, &count));
         look_at_dead(f, answer);
         finding_summary(f, "doctor_workers_good", "server", elsewhere.shown, "version",
                         json_get_string(answer, "version", ""), "aof",
                         json_get_int(answer, "aof", 0) ? "AOF" : "no AOF", "policy",
-                        json_get_string(answer, "policy", ""), "workers", workers, "places", places, NULL);
+                        json_get_string(answer, "policy", ""), "workers", DIGITS(count), "places", places, NULL);
     }
     elsewhere_clear(&elsewhere);
 }

@@ -1,4 +1,5 @@
 #include "graph/attempt.h"
+#include "base/word.h"
 
 #include <math.h>
 
@@ -20,17 +21,11 @@ bool attempt_is_last(enum stop stop, bool is_cancelled, unsigned attempt, int32_
     return stop == STOP_GROUP || stop == STOP_RUN || is_cancelled || (int64_t)attempt > retries;
 }
 
-/* FNV-1a, then the end of splitmix64: texts that differ in one character have unlike numbers. */
-static uint64_t jitter_hash(uint64_t state, const char *text)
-{
-    for (; *text; text++)
-        state = (state ^ (unsigned char)*text) * 0x100000001b3u;
-    return (state ^ 0xff) * 0x100000001b3u;
-}
-
+/* A hash, then the end of splitmix64: texts that differ in one character have unlike numbers. */
 static double jitter_of(const char *session, const char *task, unsigned attempt)
 {
-    uint64_t z = jitter_hash(jitter_hash(0xcbf29ce484222325u, session), task) + attempt * 0x9e3779b97f4a7c15u;
+    uint64_t z = text_hash(text_hash(HASH_BEGIN, session), "\xff");
+    z = text_hash(text_hash(z, task), "\xff") + attempt * 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return (double)((z ^ z >> 31) >> 11) / (double)(1ull << 52) - 1; /* -1 … 1 */

@@ -130,9 +130,7 @@ static json_t *effect_result(const json_t *entry, const json_t *old)
 /* Applies the writes to `values`, a copy; after a refusal it is of no use. */
 static int apply_list(json_t *values, const json_t *list, struct tsk_error *err)
 {
-    size_t i;
-    json_t *entry;
-    json_array_foreach (list, i, entry) {
+    json_each (list, i, entry) {
         const char *key = json_string_value(json_array_get(entry, 1));
         json_t *value = effect_result(entry, json_object_get(values, key));
         if (!value)
@@ -145,9 +143,8 @@ static int apply_list(json_t *values, const json_t *list, struct tsk_error *err)
 /* What the written keys are after the writes, owned; NULL: refused. */
 static json_t *values_written(const json_t *values, const json_t *list, struct tsk_error *err)
 {
-    size_t i;
-    json_t *entry, *some = json_object();
-    json_array_foreach ((json_t *)list, i, entry) {
+    json_t *some = json_object();
+    json_each (list, i, entry) {
         const char *key = json_string_value(json_array_get(entry, 1));
         json_t *now = json_object_get(values, key);
         if (now)
@@ -170,9 +167,7 @@ static int values_change(struct channel *channel, const json_t *some, struct tsk
         json_decref(channel->values);
         channel->values = copy;
     }
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)some, key, value) {
+    json_each_pair (some, key, value) {
         json_object_set(channel->values, key, value);
         json_object_set_new(channel->written, key, json_true());
     }
@@ -198,12 +193,10 @@ int channel_apply(struct channel *channel, const struct effects *effects, struct
 
 json_t *channel_get(struct channel *channel, const struct effects *effects, const char *key)
 {
-    size_t i;
-    json_t *entry;
     pthread_mutex_lock(&channel->mutex);
     json_t *found = json_object_get(channel->values, key), *value = found ? value_out(channel, found) : NULL;
     pthread_mutex_unlock(&channel->mutex);
-    json_array_foreach (effects ? effects->list : NULL, i, entry) {
+    json_each (effects ? effects->list : NULL, i, entry) {
         if (strcmp(json_string_value(json_array_get(entry, 1)), key) != 0)
             continue;
         json_t *after = effect_result(entry, value);
@@ -268,14 +261,13 @@ static json_t *appended_value(const json_t *value, const json_t *base)
 
 static json_t *values_join(const json_t *into, const json_t *value, const json_t *base)
 {
-    json_t *added CLEANUP_JSON = appended_value(value, base), *element;
-    size_t i;
+    json_t *added CLEANUP_JSON = appended_value(value, base);
     if (json_is_string(added))
         return into ? value_append(into, added) : json_incref(added);
     json_t *list = json_is_array(into) ? json_copy((json_t *)into) : json_array();
     if (into && !json_is_array(into))
         json_array_append(list, (json_t *)into);
-    json_array_foreach (added, i, element)
+    json_each (added, i, element)
         json_array_append(list, element);
     return list;
 }
@@ -383,8 +375,7 @@ static int channel_clash(struct tsk_error *err, const char *text, const char *ke
 {
     error_set(err, TSK_GROUP_FAILED, text, "key", key, NULL);
     error_add_int(err, "first", first);
-    error_add_int(err, "second", second + 1);
-    return -1;
+    return error_add_int(err, "second", second + 1);
 }
 
 static int merge_key(struct merging *m, const struct channel *branch, uint32_t number, const char *key,
@@ -424,11 +415,9 @@ int channel_merge(struct channel *into, struct channel *const *branches, uint32_
     json_t *values = json_copy(into->values), *written = json_copy(into->written), *writers = json_object();
     struct merging m = {rules, report, data, values, written, writers};
     for (uint32_t i = 0; i < count && result == 0; i++) {
-        const char *key;
-        json_t *is_written;
         if (!branches[i])
             continue;
-        json_object_foreach (branches[i]->written, key, is_written)
+        json_each_key (branches[i]->written, key)
             if ((result = merge_key(&m, branches[i], i, key, err)) < 0)
                 break;
     }

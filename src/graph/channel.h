@@ -20,8 +20,7 @@
 
 #include <pthread.h>
 
-#define CHANNEL_KEY_MAX  256
-#define CHANNEL_SIZE_MAX (16u << 20) /* serialised value of one key */
+#define CHANNEL_KEY_MAX 256
 
 struct channel {
     pthread_mutex_t mutex;

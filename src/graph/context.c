@@ -49,8 +49,7 @@ static inline int refuse_sealed(const struct tsk_graph *graph, struct tsk_error 
 static RARE int unknown_number(struct tsk_error *err, const char *what, uint32_t number)
 {
     error_set(err, TSK_INVALID_INPUT, "graph_unknown", "what", what, NULL);
-    error_add_int(err, "number", number);
-    return -1;
+    return error_add_int(err, "number", number);
 }
 
 static RARE int check_given_name(const char *name, struct tsk_error *err)
@@ -310,10 +309,8 @@ static unsigned executions_of(const struct tsk_context *context, uint32_t node)
 /* The greater one counts. */
 static void cycles_merge(struct tsk_context *context, const struct tsk_context *branch)
 {
-    const char *task;
-    json_t *count;
     char buf[GRAPH_NAME_MAX];
-    json_object_foreach (branch->cycles, task, count)
+    json_each_pair (branch->cycles, task, count)
         cycles_keep(context, task, (unsigned)json_integer_value(count));
     for (uint32_t node = 0; branch->has_run && node < branch->graph->nodes.count; node++)
         if (!graph_node(branch->graph, node)->is_group)
@@ -397,10 +394,10 @@ static int compare_texts(const void *a, const void *b)
 
 char *tsk_context_keys(struct tsk_context *context)
 {
-    json_t *values CLEANUP_JSON = channel_values(&context->session.channel), *list = json_array(), *value;
-    const char **keys = calloc(json_object_size(values) + 1, sizeof *keys), *key;
+    json_t *values CLEANUP_JSON = channel_values(&context->session.channel), *list = json_array();
+    const char **keys = calloc(json_object_size(values) + 1, sizeof *keys);
     size_t count = 0;
-    json_object_foreach (values, key, value)
+    json_each_key (values, key)
         if (keys)
             keys[count++] = key;
     if (keys)

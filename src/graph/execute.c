@@ -156,7 +156,7 @@ int execution_not_started(const char *task, const char *command, const char *cwd
     return -1;
 }
 
-static int start_failed(const struct attempt_spec *spec, const char *stage, struct tsk_error *err)
+static int execution_start_failed(const struct attempt_spec *spec, const char *stage, struct tsk_error *err)
 {
     return execution_not_started(spec->claim->task, spec->argv[0], spec->cwd, stage, errno, err);
 }
@@ -185,7 +185,7 @@ int execution_start(struct executor *executor, const struct attempt_spec *spec, 
                           .stack = executor->stack};
     int result = spawn_run(&spawn);
     if (result < 0)
-        start_failed(spec, spawn.stage, err);
+        execution_start_failed(spec, spawn.stage, err);
     execution->pid = spawn.pid;
     execution->pidfd = spawn.pidfd;
     return result;

@@ -4,6 +4,7 @@
  * changed. */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "graph/flow.h"
 #include "graph/rundir.h"
 #include "own/agent.h"
@@ -39,10 +40,8 @@ static bool has_variable(const struct flow *flow, const struct flow_task *task, 
 static void add_env(struct flow *flow, struct flow_task *task, const json_t *agent)
 {
     struct buf pairs CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
-    const char *name;
-    json_t *value;
     uint32_t count = 0;
-    json_object_foreach (json_object_get(agent, "env"), name, value)
+    json_each_pair (json_object_get(agent, "env"), name, value)
         if (!has_variable(flow, task, name)) {
             buf_printf(&pairs, "%s=%s", name, json_string_value(value));
             buf_put(&pairs, "", 1);
@@ -73,13 +72,11 @@ static void take_limits(struct flow *flow, struct flow_task *task, const json_t 
 }
 
 /* One word behind the other, each with its end. */
-static bool take_command(struct flow *flow, struct flow_task *task, const json_t *words)
+static bool agent_take_command(struct flow *flow, struct flow_task *task, const json_t *words)
 {
-    size_t i;
-    json_t *word;
     task->is_shell = false;
     task->run_count = 0;
-    json_array_foreach (words, i, word) {
+    json_each (words, i, word) {
         uint32_t offset = flow_string_add(flow, json_string_value(word), json_string_length(word));
         task->run = task->run_count++ ? task->run : offset;
         if (json_string_length(word) > AGENT_ARG_MAX)
@@ -91,7 +88,7 @@ static bool take_command(struct flow *flow, struct flow_task *task, const json_t
 static int agent_settle(struct flow *flow, const struct flow_agent *one, const json_t *config, const struct rundir *run,
                         struct tsk_error *err)
 {
-    char file[64], path[PATH_MAX + 64], most[24];
+    char file[64], path[PATH_MAX + 64];
     struct tsk_error unknown;
     bool uses_path;
     const char *name = flow_string(flow, one->name), *text = flow_string(flow, one->text);
@@ -105,13 +102,12 @@ static int agent_settle(struct flow *flow, const struct flow_agent *one, const j
     }
     snprintf(file, sizeof file, "task.%u.txt", one->task + 1);
     snprintf(path, sizeof path, "%s/%s", run ? run->path : "", file);
-    snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
     json_t *words CLEANUP_JSON = agent_command(agent, text, path, &uses_path);
     if (uses_path && run && fs_replace_file(run->dir, file, 0600, text, strlen(text)) < 0)
         return fs_error(err, "write", run->dir, file);
-    if (!take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
+    if (!agent_take_command(flow, task, words)) /* from here on `name` and `text` may have moved */
         flow_problem(flow, one->line, one->column, "agent_task_long", "param", "run", "agent",
-                     flow_string(flow, one->name), "max", most, NULL);
+                     flow_string(flow, one->name), "max", DIGITS(AGENT_ARG_MAX), NULL);
     take_limits(flow, task, agent);
     add_env(flow, task, agent);
     return 0;

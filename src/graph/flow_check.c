@@ -9,12 +9,11 @@
 const char *flow_nearest_task(const struct flow *flow, const char *name)
 {
     const char *near = NULL;
-    const char **names = calloc(flow->tasks.count + 1, sizeof *names);
+    const char **names CLEANUP_FREE = calloc(flow->tasks.count + 1, sizeof *names);
     for (uint32_t i = 0; names && i < flow->tasks.count; i++)
         names[i] = flow_string(flow, flow_task(flow, i)->name);
     if (names)
         near = nearest_word(name, names, flow->tasks.count);
-    free(names);
     return near;
 }
 
@@ -108,10 +107,8 @@ static void apply_group(struct flow *flow, const struct flow_group *group)
     in_graph->policy = group->policy;
     in_graph->at_least = group->at_least;
     if (group->policy == TSK_POLICY_AT_LEAST && group->at_least > in_graph->branch_count) {
-        char count[24];
-        snprintf(count, sizeof count, "%u", in_graph->branch_count);
         flow_problem(flow, group->line, group->column, "flow_at_least", "group", flow_string(flow, group->name),
-                     "count", count, NULL);
+                     "count", DIGITS(in_graph->branch_count), NULL);
     }
     if (group->policy == TSK_POLICY_CRITICAL)
         mark_critical(flow, group, in_graph);

@@ -72,7 +72,7 @@ void flow_read_run(struct reading *r, void *target)
 }
 
 /* A program with its options: a text of words, or a list. */
-static void read_shell(struct reading *r, uint32_t *ret_first, uint32_t *ret_count)
+static void command_read_shell(struct reading *r, uint32_t *ret_first, uint32_t *ret_count)
 {
     uint32_t line = r->piece.line, column = r->piece.column;
     bool is_list = r->piece.type == YAML_PIECE_LIST;
@@ -88,7 +88,7 @@ static void read_shell(struct reading *r, uint32_t *ret_first, uint32_t *ret_cou
 void flow_read_shell(struct reading *r, void *target)
 {
     (void)target;
-    read_shell(r, &r->flow->shell, &r->flow->shell_count);
+    command_read_shell(r, &r->flow->shell, &r->flow->shell_count);
 }
 
 void flow_read_task_shell(struct reading *r, void *target)
@@ -96,7 +96,7 @@ void flow_read_task_shell(struct reading *r, void *target)
     struct flow_task *task = target;
     r->shell_line = r->piece.line;
     r->shell_column = r->piece.column;
-    read_shell(r, &task->shell, &task->shell_count);
+    command_read_shell(r, &task->shell, &task->shell_count);
 }
 
 void flow_check_shell(struct reading *r, const struct flow_task *task)

@@ -48,7 +48,7 @@ static void expr_advance(struct parsing *p)
         p->column = 0;
     }
     p->at++;
-    while (p->at < p->to && ((unsigned char)p->text[p->at] & 0xc0) == 0x80)
+    while (p->at < p->to && utf8_is_inside(p->text[p->at]))
         p->at++;
     p->column++;
 }
@@ -138,7 +138,7 @@ static void skip_wrong(struct parsing *p)
         next_word(p);
 }
 
-static void give_up(struct parsing *p, const char *key)
+static void expr_give_up(struct parsing *p, const char *key)
 {
     expr_fail(p, key);
     p->failed_at = SIZE_MAX;
@@ -149,7 +149,7 @@ static void give_up(struct parsing *p, const char *key)
 static uint32_t parse_parenthesis(struct parsing *p, uint32_t name)
 {
     if (++p->depth > NESTING_MAX)
-        give_up(p, "expr_deep");
+        expr_give_up(p, "expr_deep");
     next_word(p);
     if (p->word.kind == WORD_CLOSE)
         expr_fail(p, "expr_empty");

@@ -2,6 +2,8 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "base/json.h"
+#include "base/utf8.h"
+#include "base/word.h"
 #include "graph/flow.h"
 
 #include <errno.h>
@@ -13,9 +15,7 @@
 
 static uint32_t *name_slot(const struct flow *flow, const char *name)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const char *at = name; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    uint64_t hash = text_hash(HASH_BEGIN, name);
     uint32_t mask = (uint32_t)flow->slots.count - 1;
     for (uint32_t at = (uint32_t)(hash ^ hash >> 32) & mask;; at = (at + 1) & mask) {
         uint32_t *slot = REGION_AT(&flow->slots, uint32_t, at);
@@ -24,7 +24,7 @@ static uint32_t *name_slot(const struct flow *flow, const char *name)
     }
 }
 
-static void slots_grow(struct flow *flow)
+static void flow_slots_grow(struct flow *flow)
 {
     struct region old = flow->slots;
     flow->slots = (struct region)REGION_OF(uint32_t);
@@ -43,7 +43,7 @@ uint32_t flow_find(const struct flow *flow, const char *name)
 struct flow_task *flow_task_add(struct flow *flow, const char *text, size_t len, uint32_t line, uint32_t column)
 {
     if ((flow->tasks.count + 1) * 2 > flow->slots.count)
-        slots_grow(flow);
+        flow_slots_grow(flow);
     uint32_t name = flow_string_add(flow, text, len);
     struct flow_task *task = region_add(&flow->tasks, 1);
     BUG(!task);
@@ -122,7 +122,7 @@ enum {
 
 static const char *next_character(const char *at, const char *end)
 {
-    for (at++; at < end && ((unsigned char)*at & 0xc0) == 0x80;)
+    for (at++; at < end && utf8_is_inside(*at);)
         at++;
     return at;
 }
@@ -158,7 +158,7 @@ static uint32_t problem_excerpt(const struct flow *flow, const char *text, size_
     size_t n = 0;
     while (at + n < end && n < FLOW_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
-    while (n && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80) /* whole characters only */
+    while (n && at + n < end && utf8_is_inside(at[n])) /* whole characters only */
         n--;
     memcpy(out, at, n);
     out[n] = '\0';
@@ -218,8 +218,7 @@ int flow_refuse(struct flow *flow, const char *text, size_t len, struct tsk_erro
         buf_puts(&all, "}");
     }
     buf_puts(&all, "]");
-    error_add_json(err, "problems", buf_str(&all));
-    return -1;
+    return error_add_json(err, "problems", buf_str(&all));
 }
 
 int flow_load(struct flow *flow, const char *source, const char *text, size_t len, enum lang lang,

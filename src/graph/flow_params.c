@@ -71,18 +71,14 @@ static const struct key_rule param_keys[] = {
 /* The texts of a list with a comma between them. */
 static void put_list(struct buf *b, const json_t *list, const char *key)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach ((json_t *)list, i, item)
+    json_each (list, i, item)
         buf_printf(b, "%s%s", i ? ", " : "", key ? json_get_string(item, key, "") : json_string_value(item));
 }
 
 static bool is_choice(const json_t *param, const char *text)
 {
-    size_t i;
-    json_t *choice;
     const json_t *choices = json_object_get(param, "choices");
-    json_array_foreach ((json_t *)choices, i, choice)
+    json_each (choices, i, choice)
         if (strcmp(json_string_value(choice), text) == 0)
             return true;
     return !choices;
@@ -90,16 +86,14 @@ static bool is_choice(const json_t *param, const char *text)
 
 static const json_t *param_find(const struct flow *flow, const char *key, const char *value)
 {
-    size_t i;
-    json_t *param;
-    json_array_foreach (flow->params, i, param)
-        if (strcmp(json_get_string(param, key, ""), value) == 0)
+    json_each (flow->params, i, param)
+        if (json_text_is(param, key, value))
             return param;
     return NULL;
 }
 
 /* A name that can be given, and a variable that no other has. */
-static void check_name(struct reading *r, const char *name, const char *variable)
+static void param_check_name(struct reading *r, const char *name, const char *variable)
 {
     if (!is_param_name(name))
         flow_problem(r->flow, r->piece.line, r->piece.column, "flow_param_name", "value", name, NULL);
@@ -128,7 +122,7 @@ void flow_read_params(struct reading *r, void *target)
         json_object_set_new(param, "name", json_string(name ? name : ""));
         json_object_set_new(param, "variable", json_string(buf_str(&variable)));
         if (name)
-            check_name(r, name, buf_str(&variable));
+            param_check_name(r, name, buf_str(&variable));
         if (!piece_next(r))
             return;
         if (r->piece.type == YAML_PIECE_SCALAR)
@@ -152,10 +146,9 @@ static int refuse_unknown(const struct flow *flow, const char *name, struct tsk_
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT;
     const char *words[PARAMS_COMPARED];
-    size_t i, count = 0;
-    json_t *param;
+    size_t count = 0;
     put_list(&names, flow->params, "name");
-    json_array_foreach (flow->params, i, param)
+    json_each (flow->params, i, param)
         if (count < PARAMS_COMPARED)
             words[count++] = json_get_string(param, "name", "");
     const char *near = nearest_word(name, words, count);
@@ -183,15 +176,13 @@ static const char *param_text(const json_t *param, const json_t *set, struct tsk
 int flow_params_settle(const struct flow *flow, const json_t *set, json_t *values, json_t **ret_env,
                        struct tsk_error *err)
 {
-    size_t i;
-    const char *name;
-    json_t *param, *value, *env CLEANUP_JSON = json_array();
-    json_object_foreach ((json_t *)set, name, value) {
+    json_t *env CLEANUP_JSON = json_array();
+    json_each_pair (set, name, value) {
         if (flow->params && !param_find(flow, "name", name))
             return refuse_unknown(flow, name, err);
         json_object_set_new(values, name, output_value(json_string_value(value)));
     }
-    json_array_foreach (flow->params, i, param) {
+    json_each (flow->params, i, param) {
         const char *text = param_text(param, set, err);
         if (!text)
             return -1;

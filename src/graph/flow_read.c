@@ -1,6 +1,8 @@
 /* flow_read.c - YAML pieces to tasks, groups and limits. What a key takes is in the tables at the end. */
 #include "base/ident.h"
 #include "base/json.h"
+#include "base/utf8.h"
+#include "base/word.h"
 #include "graph/flow_pieces.h"
 #include "graph/pack.h"
 
@@ -154,7 +156,7 @@ static uint32_t column_in_scalar(const struct reading *r, size_t at)
     if (r->piece.is_block || r->piece.end_line != r->piece.line)
         return r->piece.column;
     for (size_t i = 0; i < at; i++)
-        column += ((unsigned char)r->piece.text[i] & 0xc0) != 0x80;
+        column += !utf8_is_inside(r->piece.text[i]);
     return column;
 }
 
@@ -246,14 +248,12 @@ static const struct key_rule task_keys[] = {{"run", flow_read_run},
 static struct flow_task *task_new(struct reading *r)
 {
     struct flow *flow = r->flow;
-    char line[24];
     uint32_t same = flow_find(flow, r->piece.text);
     if (!id_is_valid(r->piece.text))
         flow_problem(flow, r->piece.line, r->piece.column, "flow_name", "value", r->piece.text, NULL);
     if (same != NO_NODE) {
-        snprintf(line, sizeof line, "%u", flow_task(flow, same)->line);
-        flow_problem(flow, r->piece.line, r->piece.column, "flow_task_twice", "name", r->piece.text, "line", line,
-                     NULL);
+        flow_problem(flow, r->piece.line, r->piece.column, "flow_task_twice", "name", r->piece.text, "line",
+                     DIGITS(flow_task(flow, same)->line), NULL);
         return NULL;
     }
     return flow_task_add(flow, r->piece.text, r->piece.len, r->piece.line, r->piece.column);
@@ -293,14 +293,14 @@ static void read_tasks(struct reading *r, void *target)
 
 /* ---- the rest of the file ------------------------------------------------------------------------------- */
 
-static void policy_at_least(struct reading *r, void *target)
+static void read_at_least(struct reading *r, void *target)
 {
     struct flow_group *group = target;
     group->policy = TSK_POLICY_AT_LEAST;
     group->at_least = (uint32_t)piece_number(r, 1, 1000000, 1);
 }
 
-static void policy_critical(struct reading *r, void *target)
+static void read_critical(struct reading *r, void *target)
 {
     struct flow_group *group = target;
     group->policy = TSK_POLICY_CRITICAL;
@@ -309,7 +309,7 @@ static void policy_critical(struct reading *r, void *target)
     group->critical = piece_strings(r, &group->critical_count);
 }
 
-static const struct key_rule policy_keys[] = {{"at_least", policy_at_least}, {"critical", policy_critical}, {0}};
+static const struct key_rule policy_keys[] = {{"at_least", read_at_least}, {"critical", read_critical}, {0}};
 
 /* The policies that are one word. */
 #define WORD(...) __VA_ARGS__,
@@ -486,7 +486,7 @@ static size_t offset_of(const struct reading *r, unsigned line, unsigned column)
         at = newline ? (size_t)(newline - r->text) + 1 : r->len;
     }
     for (; column > 1 && at < r->len; column--)
-        for (at++; at < r->len && ((unsigned char)r->text[at] & 0xc0) == 0x80;)
+        for (at++; at < r->len && utf8_is_inside(r->text[at]);)
             at++;
     return at;
 }

@@ -115,7 +115,7 @@ static int order_of(const json_t *a, const json_t *b)
 }
 
 /* Two numbers as numbers, everything else as it is printed. */
-static bool is_equal(const json_t *value, const struct piece *piece)
+static bool when_is_equal(const json_t *value, const struct piece *piece)
 {
     json_t *left CLEANUP_JSON = number_of_value(value), *right CLEANUP_JSON = number_of_piece(piece);
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
@@ -142,7 +142,7 @@ static bool is_ordered(const json_t *value, const struct piece *sign, const stru
 
 /* ---- reading -------------------------------------------------------------------------------------------- */
 
-static bool take_value(struct reader *r, struct piece *ret)
+static bool when_take_value(struct reader *r, struct piece *ret)
 {
     *ret = r->next;
     bool is_value = ret->sort == SORT_TEXT || (ret->sort == SORT_WORD && !piece_is_reserved(ret));
@@ -159,9 +159,9 @@ static bool in_list(struct reader *r, const json_t *value)
     if (!when_take(r, SORT_SIGN, "["))
         return when_fail(r, "flow_when_list", r->next.at);
     do {
-        if (!take_value(r, &piece))
+        if (!when_take_value(r, &piece))
             return false;
-        found = is_equal(value, &piece) || found;
+        found = when_is_equal(value, &piece) || found;
     } while (when_take(r, SORT_SIGN, ","));
     return when_take(r, SORT_SIGN, "]") ? found : when_fail(r, "flow_when_list", r->next.at);
 }
@@ -188,13 +188,13 @@ static bool when_comparison(struct reader *r)
     if (!is_operator(&sign))
         return when_fail(r, "flow_when_operator", sign.at);
     when_advance(r);
-    if (!take_value(r, &piece))
+    if (!when_take_value(r, &piece))
         return false;
     if (sign.text[0] != '=' && sign.text[0] != '!') {
         json_t *number CLEANUP_JSON = number_of_piece(&piece);
         return number ? is_ordered(value, &sign, &piece) : when_fail(r, "flow_when_number", piece.at);
     }
-    return is_equal(value, &piece) == (sign.text[0] == '=');
+    return when_is_equal(value, &piece) == (sign.text[0] == '=');
 }
 
 static bool when_condition(struct reader *r);

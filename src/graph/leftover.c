@@ -1,4 +1,5 @@
 #include "proc/leftover.h"
+#include "base/clock.h"
 #include "graph/leftover.h"
 
 #include "base/ident.h"
@@ -143,7 +144,7 @@ static struct found *herd_find(const struct herd *herd, pid_t pid)
     return herd->count ? bsearch(&key, herd->list, herd->count, sizeof key, compare_pids) : NULL;
 }
 
-static void herd_add(struct herd *herd, int proc, const char *name, const struct marks *marks)
+static void marked_add(struct herd *herd, int proc, const char *name, const struct marks *marks)
 {
     struct rlimit limit = {0};
     struct found one = {.is_wanted = false};
@@ -154,11 +155,7 @@ static void herd_add(struct herd *herd, int proc, const char *name, const struct
         one.number = limit.rlim_cur;
     int dir CLEANUP_FD = fs->openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     one.is_wanted = has_mark(one.number, marks) || (dir >= 0 && (has_words(dir, marks) || has_life(dir, marks)));
-    if (herd->count == herd->room) {
-        herd->room = herd->room ? herd->room * 2 : 256;
-        herd->list = realloc(herd->list, herd->room * sizeof *herd->list);
-        BUG(!herd->list);
-    }
+    LIST_GROW(herd->list, herd->count, herd->room, 256);
     herd->list[herd->count++] = one;
 }
 
@@ -215,7 +212,7 @@ static void herd_look(struct herd *herd, struct marks *marks)
     struct listing processes CLEANUP(listing_close);
     listing_open(&processes, AT_FDCWD, "/proc", 0);
     for (const char *name; (name = listing_next(&processes));)
-        herd_add(herd, processes.fd, name, marks);
+        marked_add(herd, processes.fd, name, marks);
     if (herd->count)
         qsort(herd->list, herd->count, sizeof *herd->list, compare_pids);
     herd_spare_us(herd);
@@ -249,7 +246,7 @@ static int end_all(const struct rundir *run, struct marks *marks, struct tsk_err
     while (signal_found(marks, SIGKILL, 0)) {
         if (clock_now().boot_ms - began > KILL_WAIT_MS)
             return error_set(err, TSK_PROCESS_STOP_FAILED, "leftovers_stay", "run", run->id, NULL);
-        nanosleep(&(struct timespec){.tv_nsec = LEFTOVER_LOOK_MS * 1000000}, NULL);
+        clock_nap(LEFTOVER_LOOK_MS);
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 /* memory.c - the operations of memory.h: the plan, a queue per session, claims in slots. */
 #include "base/ident.h"
+#include "base/word.h"
 #include "graph/memory_parts.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 
 /* ---- claims --------------------------------------------------------------------------------------------- */
 
-static int stop_run(struct memory *m, const struct tsk_error *reason)
+static int memory_stop_run(struct memory *m, const struct tsk_error *reason)
 {
     if (reason)
         memory_failure_keep(m, reason, true);
@@ -48,25 +49,23 @@ static uint32_t busiest_branch(const struct memory *m)
 static void steps_exceeded(struct memory *m, uint32_t next)
 {
     struct tsk_error err;
-    char max[24], count[24], buf[GRAPH_NAME_MAX];
+    char max[24], buf[GRAPH_NAME_MAX];
     uint32_t node = busiest_branch(m), cycles = plan_cycles(&m->plan, node) - (node == next);
     snprintf(max, sizeof max, "%llu", (unsigned long long)m->limits.max_steps);
-    snprintf(count, sizeof count, "%u", cycles);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, cycles > 1 ? "max_steps_reached_by" : "max_steps_reached", "max", max,
-              "task", plan_name(&m->plan, node, buf), "count", count, NULL);
-    stop_run(m, &err);
+              "task", plan_name(&m->plan, node, buf), "count", DIGITS(cycles), NULL);
+    memory_stop_run(m, &err);
 }
 
 static bool is_within_limits(struct memory *m, struct slot *slot, enum outcome *ret)
 {
     struct tsk_error err;
-    char number[24], buf[GRAPH_NAME_MAX];
+    char buf[GRAPH_NAME_MAX];
     if (slot->is_counted)
         return true;
     if (plan_is_over_cycles(&m->plan, slot->node)) {
-        snprintf(number, sizeof number, "%u", plan_cycles(&m->plan, slot->node) - 1);
         error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&m->plan, slot->node, buf),
-                  "max", number, NULL);
+                  "max", DIGITS(plan_cycles(&m->plan, slot->node) - 1), NULL);
         memory_failure_keep(m, &err, false);
         *ret = OUTCOME_FAILED;
         return false;
@@ -175,7 +174,7 @@ static void claim_cancelled(struct memory *m, uint32_t by, const char *message)
     char buf[GRAPH_NAME_MAX];
     error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&m->plan, by, buf), "message", message,
               NULL);
-    stop_run(m, &err);
+    memory_stop_run(m, &err);
 }
 
 static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_is_goto, struct tsk_error *err)
@@ -194,7 +193,7 @@ static int do_request(struct memory *m, uint32_t by, json_t *request, bool *ret_
         return do_spawn(m, by, request, err);
     if (strcmp(what, "finish") == 0) {
         m->has_finished = true;
-        return stop_run(m, NULL);
+        return memory_stop_run(m, NULL);
     }
     if (strcmp(what, "cancel") == 0)
         claim_cancelled(m, by, json_get_string(request, "message", ""));
@@ -229,9 +228,8 @@ static int check_spawn(struct memory *m, json_t *names, const char *name, struct
 /* What a request names is looked at before anything is done: all of them or none. */
 static int check_requests(struct memory *m, uint32_t by, const json_t *requests, struct tsk_error *err)
 {
-    json_t *names CLEANUP_JSON = requests ? json_object() : NULL, *request;
-    size_t i;
-    json_array_foreach (requests, i, request) {
+    json_t *names CLEANUP_JSON = requests ? json_object() : NULL;
+    json_each (requests, i, request) {
         const char *what = json_get_string(request, "do", ""), *name = json_get_string(request, "task", NULL);
         bool is_next = strcmp(what, "next") == 0 || strcmp(what, "goto") == 0, is_spawn = strcmp(what, "spawn") == 0;
         if (is_next && !name)
@@ -246,14 +244,12 @@ static int check_requests(struct memory *m, uint32_t by, const json_t *requests,
 
 static int claim_succeed(struct memory *m, uint32_t node, struct completion *completion, struct tsk_error *err)
 {
-    size_t i;
-    json_t *request;
     bool is_goto = false;
     struct session *session = session_of(&m->plan, plan_scope_of(&m->plan, node));
     if (check_requests(m, node, completion->requests, err) < 0 ||
         channel_apply(&session->channel, &completion->effects, err) < 0)
         return -1;
-    json_array_foreach (completion->requests, i, request)
+    json_each (completion->requests, i, request)
         if (do_request(m, node, request, &is_goto, err) < 0)
             return -1;
     if (is_goto)
@@ -347,7 +343,7 @@ json_t *memory_values(struct memory *m, const struct claim *claim, uint64_t *ret
 
 void memory_stop(struct memory *m, const struct tsk_error *reason)
 {
-    stop_run(m, reason);
+    memory_stop_run(m, reason);
     memory_settle(m);
 }
 

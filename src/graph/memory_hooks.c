@@ -18,7 +18,7 @@ void memory_failure_keep(struct memory *m, const struct tsk_error *err, bool is_
     *m->failure = *err;
 }
 
-static void branch_begins(void *engine, uint32_t scope)
+static void memory_branch_begins(void *engine, uint32_t scope)
 {
     session_fork(&((struct memory *)engine)->plan, scope);
 }
@@ -37,7 +37,7 @@ struct conflict {
     uint32_t group;
 };
 
-static void report_conflict(void *data, const char *key, enum tsk_merge rule, uint32_t first, uint32_t second)
+static void memory_report_conflict(void *data, const char *key, enum tsk_merge rule, uint32_t first, uint32_t second)
 {
     const struct conflict *conflict = data;
     struct memory *m = conflict->m;
@@ -50,12 +50,12 @@ static void report_conflict(void *data, const char *key, enum tsk_merge rule, ui
                             graph_scope_name(graph, session_branch(graph, conflict->group, second), b));
 }
 
-static bool group_merges(void *engine, uint32_t group)
+static bool memory_group_merges(void *engine, uint32_t group)
 {
     struct memory *m = engine;
     struct conflict conflict = {m, group};
     struct tsk_error err;
-    if (session_join(&m->plan, group, report_conflict, &conflict, &err) == 0)
+    if (session_join(&m->plan, group, memory_report_conflict, &conflict, &err) == 0)
         return true;
     memory_failure_keep(m, &err, true);
     m->unmerged = group + 1;
@@ -81,7 +81,7 @@ static void memory_group_ended(void *engine, uint32_t group, enum outcome outcom
     session_end(&m->plan, group);
 }
 
-static void scope_stops(void *engine, uint32_t scope)
+static void memory_scope_stops(void *engine, uint32_t scope)
 {
     struct memory *m = engine;
     m->has_stops = true; /* the plan must not be called from here: purge comes later */
@@ -89,11 +89,11 @@ static void scope_stops(void *engine, uint32_t scope)
         m->watcher.session_stops(m->watcher.data, memory_session_id(m, scope));
 }
 
-const struct plan_hooks memory_hooks = {.branch_begins = branch_begins,
+const struct plan_hooks memory_hooks = {.branch_begins = memory_branch_begins,
                                         .branch_ended = memory_branch_ended,
-                                        .group_merges = group_merges,
+                                        .group_merges = memory_group_merges,
                                         .group_ended = memory_group_ended,
-                                        .scope_stops = scope_stops};
+                                        .scope_stops = memory_scope_stops};
 
 void memory_task_dropped(struct memory *m, uint32_t node, enum outcome outcome)
 {

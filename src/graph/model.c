@@ -1,4 +1,5 @@
 #include "graph/model.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,9 +58,7 @@ void graph_clear(struct graph *graph)
 
 static uint32_t hash_of(const char *name)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    uint64_t hash = text_hash(HASH_BEGIN, name);
     return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -85,7 +84,7 @@ static uint32_t *node_slot(const struct graph *graph, const char *name)
     }
 }
 
-static int slots_grow(struct graph *graph)
+static int graph_slots_grow(struct graph *graph)
 {
     size_t size = graph->name_slots.count ? graph->name_slots.count * 2 : 64;
     struct region old = graph->name_slots;
@@ -118,7 +117,7 @@ static int copy_name(struct graph *graph, const char *name, uint32_t *ret_offset
 static RARE int set_name(struct graph *graph, uint32_t node, const char *name, struct tsk_error *err)
 {
     uint32_t offset;
-    if (graph->named * 2 >= graph->name_slots.count && slots_grow(graph) < 0)
+    if (graph->named * 2 >= graph->name_slots.count && graph_slots_grow(graph) < 0)
         return error_no_memory(err, "build", "graph");
     if (*node_slot(graph, name))
         return error_set(err, TSK_INVALID_INPUT, "graph_name_twice", "name", name, NULL);

@@ -37,9 +37,8 @@ static bool is_known_type(const char *type)
 /* How many there are; -1: they are no list of texts. */
 static int count_options(const json_t *question)
 {
-    const json_t *options = json_object_get(question, "options"), *option;
-    size_t i;
-    json_array_foreach (options, i, option)
+    const json_t *options = json_object_get(question, "options");
+    json_each (options, i, option)
         if (!json_is_string(option))
             return -1;
     return !options || json_is_null(options) || json_is_array(options) ? (int)json_array_size(options) : -1;
@@ -68,8 +67,7 @@ static int bad_line(struct tsk_error *err, unsigned number, const char *line)
     char shown[100];
     snprintf(shown, sizeof shown, "%.80s", line);
     error_set(err, TSK_INVALID_INPUT, "output_line", "line", shown, NULL);
-    error_add_int(err, "number", number);
-    return -1;
+    return error_add_int(err, "number", number);
 }
 
 static int take_write(struct output *output, const json_t *object, const char *what, struct tsk_error *err)
@@ -80,7 +78,7 @@ static int take_write(struct output *output, const json_t *object, const char *w
 }
 
 /* 0: done, 1: not known, -1. */
-static int take_request(struct output *output, json_t *object, const char *what, struct tsk_error *err)
+static int output_take_request(struct output *output, json_t *object, const char *what, struct tsk_error *err)
 {
     static const char *const requests[] = {"next", "goto", "again", "spawn", "finish", "cancel"};
     if (strcmp(what, "set") == 0 || strcmp(what, "add") == 0 || strcmp(what, "append") == 0)
@@ -101,16 +99,15 @@ static int take_request(struct output *output, json_t *object, const char *what,
 
 static int take_object(struct output *output, const char *line, unsigned number, struct tsk_error *err)
 {
-    const char *key;
-    json_t *value, *object CLEANUP_JSON = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    json_t *object CLEANUP_JSON = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(object))
         return bad_line(err, number, line);
     const char *what = json_get_string(object, "do", NULL);
     if (what) {
-        int result = take_request(output, object, what, err);
+        int result = output_take_request(output, object, what, err);
         return result == 1 ? bad_line(err, number, line) : result;
     }
-    json_object_foreach (object, key, value)
+    json_each_pair (object, key, value)
         if (effects_add_take(&output->effects, EFFECT_SET, key, json_incref(value), err) < 0)
             return -1;
     return 0;

@@ -171,8 +171,7 @@ static int refuse_size(const struct packing *p)
     error_set(p->err, TSK_INVALID_INPUT, "files_too_large", "path", p->largest_path, NULL);
     error_add_int(p->err, "bytes", p->total);
     error_add_int(p->err, "largest", p->largest);
-    error_add_int(p->err, "max", PACK_MAX);
-    return -1;
+    return error_add_int(p->err, "max", PACK_MAX);
 }
 
 int pack_make(int dir, const char *paths, uint32_t count, struct buf *ret, struct tsk_error *err)

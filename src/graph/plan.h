@@ -134,11 +134,6 @@ static inline void plan_out_add(struct plan_out *out, uint32_t node)
 
 /* The nodes of the root that can start at once, for engines that do not look for them themselves. */
 void plan_heads(struct plan *plan, struct plan_out *out);
-/* Whether it is one of them. */
-static inline bool plan_is_head(const struct plan *plan, uint32_t node)
-{
-    return graph_indegree(plan->graph, node) == 0 && graph_node(plan->graph, node)->scope == GRAPH_ROOT;
-}
 
 /* A node that became ready: run it, fork it (plan_fork), or end it at once with *ret_outcome. */
 enum decision plan_decide(struct plan *plan, uint32_t node, enum outcome *ret_outcome);

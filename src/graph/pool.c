@@ -1,5 +1,6 @@
 #include "graph/pool.h"
 #include "base/clock.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <math.h>
@@ -29,7 +30,7 @@ static void wake_all(struct tsk_context *context)
         sem_post(&context->wake);
 }
 
-static bool has_work(struct tsk_context *context)
+static bool pool_has_work(struct tsk_context *context)
 {
     if (atomic_load(&context->has_ended) ||
         (atomic_load(&context->is_cancelled) && !atomic_load(&context->cancel_is_seen)) ||
@@ -47,17 +48,8 @@ static void sleep_until_woken(struct tsk_context *context)
     int64_t at_ms = atomic_load(&context->next_retry_ms);
     int64_t left_ms = at_ms == INT64_MAX ? INT64_MAX : at_ms - clock_now().boot_ms;
     bool was_woken = false;
-    if (!has_work(context) && left_ms > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        if (left_ms == INT64_MAX || left_ms > 3600000)
-            left_ms = 3600000;
-        until.tv_sec += left_ms / 1000;
-        until.tv_nsec += left_ms % 1000 * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000000000;
-        }
+    if (!pool_has_work(context) && left_ms > 0) {
+        struct timespec until = clock_deadline(CLOCK_MONOTONIC, left_ms > 3600000 ? 3600000 : left_ms);
         was_woken = sem_clockwait(&context->wake, CLOCK_MONOTONIC, &until) == 0;
     }
     if (was_woken)
@@ -69,7 +61,7 @@ static void sleep_until_woken(struct tsk_context *context)
 
 /* ---- executing ------------------------------------------------------------------------------------------ */
 
-static void stop_run(struct tsk_context *context)
+static void pool_stop_run(struct tsk_context *context)
 {
     plan_stop(&context->plan, GRAPH_ROOT);
     wake_all(context);
@@ -97,7 +89,7 @@ static void cancelled_by_task(struct tsk_call *call, const char *message)
     error_set(&err, TSK_RUN_FAILED, "run_cancelled_by_task", "task", plan_name(&context->plan, call->node, buf),
               "message", message ? message : "", NULL);
     pool_failure_keep(context, &err, true);
-    stop_run(context);
+    pool_stop_run(context);
 }
 
 /* W4. True: its successors are not to be activated. */
@@ -122,7 +114,7 @@ static bool requests_apply(struct tsk_call *call, int *ret_result, struct tsk_er
             break;
         case REQUEST_FINISH:
             atomic_store(&context->has_finished, true);
-            stop_run(context);
+            pool_stop_run(context);
             break;
         case REQUEST_CANCEL:
             cancelled_by_task(call, request->text);
@@ -189,7 +181,7 @@ static RARE void steps_are_used_up(struct tsk_context *context)
     snprintf(number, sizeof number, "%llu", (unsigned long long)context->options.max_steps);
     error_set(&err, TSK_MAX_STEPS_EXCEEDED, "max_steps_reached", "max", number, NULL);
     pool_failure_keep(context, &err, true);
-    stop_run(context);
+    pool_stop_run(context);
 }
 
 /* Counts the step; false: it was one too many. */
@@ -210,10 +202,9 @@ static RARE bool cycle_is_allowed(struct tsk_call *call)
     if (!plan_is_over_cycles(&context->plan, call->node))
         return true;
     struct tsk_error err;
-    char number[24], buf[GRAPH_NAME_MAX];
-    snprintf(number, sizeof number, "%u", plan_cycles(&context->plan, call->node) - 1);
+    char buf[GRAPH_NAME_MAX];
     error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", plan_name(&context->plan, call->node, buf),
-              "max", number, NULL);
+              "max", DIGITS(plan_cycles(&context->plan, call->node) - 1), NULL);
     task_failed(call, &err);
     return false;
 }
@@ -303,7 +294,7 @@ static void look_for_cancel(struct tsk_context *context)
 {
     if (__builtin_expect(atomic_load_explicit(&context->is_cancelled, memory_order_relaxed), 0) &&
         !atomic_exchange(&context->cancel_is_seen, true))
-        stop_run(context);
+        pool_stop_run(context);
 }
 
 /* The node, and then what it made ready. */

@@ -15,11 +15,7 @@ static void retry_swap(struct retry *a, struct retry *b)
 static void retry_put(struct tsk_context *context, struct retry retry)
 {
     pthread_mutex_lock(&context->mutex);
-    if (context->retry_count == context->retry_room) {
-        context->retry_room = context->retry_room ? context->retry_room * 2 : 16;
-        context->retries = realloc(context->retries, context->retry_room * sizeof *context->retries);
-        BUG(!context->retries);
-    }
+    LIST_GROW(context->retries, context->retry_count, context->retry_room, 16);
     size_t at = context->retry_count++;
     context->retries[at] = retry;
     for (; at && context->retries[at].at_ms < context->retries[(at - 1) / 2].at_ms; at = (at - 1) / 2)

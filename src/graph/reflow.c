@@ -31,7 +31,7 @@ static bool are_same_texts(const struct flow *a, uint32_t x, const struct flow *
     return true;
 }
 
-static const struct flow_agent *agent_of(const struct flow *flow, uint32_t task)
+static const struct flow_agent *agent_of_task(const struct flow *flow, uint32_t task)
 {
     for (uint32_t i = 0; i < flow->agents.count; i++)
         if (REGION_AT(&flow->agents, struct flow_agent, i)->task == task)
@@ -41,7 +41,7 @@ static const struct flow_agent *agent_of(const struct flow *flow, uint32_t task)
 
 static bool is_same_agent(const struct flow *a, uint32_t x, const struct flow *b, uint32_t y)
 {
-    const struct flow_agent *one = agent_of(a, x), *other = agent_of(b, y);
+    const struct flow_agent *one = agent_of_task(a, x), *other = agent_of_task(b, y);
     return one && other ? is_same_text(a, one->name, b, other->name) && is_same_text(a, one->text, b, other->text)
                         : one == other;
 }
@@ -96,11 +96,6 @@ static uint32_t task_find(const struct flow *flow, const char *name)
 
 /* ---- what changes --------------------------------------------------------------------------------------- */
 
-static bool is_event(const json_t *record, const char *event)
-{
-    return strcmp(json_get_string(record, "e", ""), event) == 0;
-}
-
 static void add_name(json_t *changes, const char *list, const char *name)
 {
     json_array_append_new(json_object_get(changes, list), json_string(name));
@@ -128,9 +123,7 @@ static json_t *reflow_compare(const struct flow *old, const struct flow *new)
 /* A task that asked for tasks which do not exist any more cannot be repeated from the journal. */
 static bool asks_for_unknown(const json_t *record, const struct flow *new)
 {
-    const json_t *request;
-    size_t i;
-    json_array_foreach (json_object_get(record, "r"), i, request) {
+    json_each (json_object_get(record, "r"), i, request) {
         const char *name = json_get_string(request, "task", NULL);
         if (name && graph_find(&new->graph, name) == NO_NODE)
             return true;
@@ -140,11 +133,10 @@ static bool asks_for_unknown(const json_t *record, const struct flow *new)
 
 static void note_completed(json_t *changes, const json_t *records, const struct flow *new)
 {
-    json_t *kept = json_object_get(changes, "kept"), *record;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_t *kept = json_object_get(changes, "kept");
+    json_each (records, i, record) {
         const char *name = json_get_string(record, "k", ""), *outcome = json_get_string(record, "o", "");
-        bool is_end = is_event(record, "end");
+        bool is_end = json_text_is(record, "e", "end");
         if (!is_end || !json_object_get(kept, name))
             continue;
         if (asks_for_unknown(record, new)) {
@@ -164,8 +156,7 @@ static int reflow_refuse(struct tsk_error *err, const struct rundir *run, const 
                          const char *value, const char *key2, const char *value2)
 {
     error_set(err, TSK_CONFLICT, text, "run", run->id, "run_id", run->id, key, value, key2, value2, NULL);
-    error_add_next(err, "tasuki resume %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki resume %s", run->id);
 }
 
 static int refuse_question(const struct rundir *run, const json_t *records, struct tsk_error *err)
@@ -174,16 +165,13 @@ static int refuse_question(const struct rundir *run, const json_t *records, stru
     if (!reply_is_there(run, records) && json_array_size(open) == 0)
         return 0;
     error_set(err, TSK_CONFLICT, "reflow_question", "run", run->id, "run_id", run->id, NULL);
-    error_add_next(err, "tasuki runs show %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki runs show %s", run->id);
 }
 
 static int refuse_added(const struct rundir *run, const json_t *records, struct tsk_error *err)
 {
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record)
-        if (json_object_get(record, "n") && !is_event(record, "dropped") &&
+    json_each (records, i, record)
+        if (json_object_get(record, "n") && !json_text_is(record, "e", "dropped") &&
             (uint32_t)json_get_int(record, "n", 0) & PLAN_DYNAMIC)
             return reflow_refuse(err, run, "reflow_added", "task", json_get_string(record, "k", ""), NULL, NULL);
     return 0;
@@ -192,10 +180,8 @@ static int refuse_added(const struct rundir *run, const json_t *records, struct 
 static int refuse_groups(const struct rundir *run, const json_t *changes, const struct flow *old,
                          const struct flow *new, struct tsk_error *err)
 {
-    const char *name;
-    json_t *is_completed;
     char buf[GRAPH_NAME_MAX];
-    json_object_foreach (json_object_get(changes, "kept"), name, is_completed) {
+    json_each_pair (json_object_get(changes, "kept"), name, is_completed) {
         if (!json_is_true(is_completed))
             continue;
         const char *group =
@@ -206,7 +192,7 @@ static int refuse_groups(const struct rundir *run, const json_t *changes, const 
     return 0;
 }
 
-static int refuse_start(const json_t *records, const struct flow *new, struct tsk_error *err)
+static int reflow_refuse_start(const json_t *records, const struct flow *new, struct tsk_error *err)
 {
     const char *start = json_get_string(json_array_get(records, 0), "start", NULL);
     if (!start || graph_find(&new->graph, start) != NO_NODE)
@@ -224,14 +210,12 @@ static void record_number(const json_t *record, char number[24])
 /* By the old numbers: the task's name; the start that has no end. */
 static void find_open(const json_t *records, json_t *open)
 {
-    json_t *record;
-    size_t i;
     char number[24];
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         record_number(record, number);
-        if (is_event(record, "start"))
+        if (json_text_is(record, "e", "start"))
             json_object_set(open, number, record);
-        else if (is_event(record, "end") || is_event(record, "ask"))
+        else if (json_text_is(record, "e", "end") || json_text_is(record, "e", "ask"))
             json_object_del(open, number);
     }
 }
@@ -244,13 +228,12 @@ static void record_drop(json_t *record)
 
 static void records_rewrite(json_t *records, const struct flow *new, const json_t *kept)
 {
-    json_t *open CLEANUP_JSON = json_object(), *names CLEANUP_JSON = json_object(), *record;
-    size_t i;
+    json_t *open CLEANUP_JSON = json_object(), *names CLEANUP_JSON = json_object();
     char number[24];
     find_open(records, open);
-    json_array_foreach (records, i, record) {
-        if (!is_event(record, "start") && !is_event(record, "end") && !is_event(record, "ask") &&
-            !is_event(record, "answer"))
+    json_each (records, i, record) {
+        if (!json_text_is(record, "e", "start") && !json_text_is(record, "e", "end") &&
+            !json_text_is(record, "e", "ask") && !json_text_is(record, "e", "answer"))
             continue;
         record_number(record, number);
         if (json_object_get(record, "k"))
@@ -270,11 +253,10 @@ static void records_rewrite(json_t *records, const struct flow *new, const json_
 static json_t *source_for(const json_t *first, const char *source)
 {
     char cwd[PATH_MAX];
-    char *whole = NULL;
+    char *whole CLEANUP_FREE = NULL;
     if (!getcwd(cwd, sizeof cwd) || strcmp(cwd, json_get_string(first, "cwd", "")) != 0)
         whole = realpath(source, NULL);
     json_t *path = json_string(whole ? whole : source);
-    free(whole);
     return path;
 }
 
@@ -289,12 +271,10 @@ static void add_record(json_t *records, const struct flow *new, const char *sha2
                            json_object_get(changes, "new"), "removed", json_object_get(changes, "removed")));
 }
 
-static int write_journal(const struct rundir *run, const json_t *records, struct tsk_error *err)
+static int reflow_write_journal(const struct rundir *run, const json_t *records, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = JOURNAL_MAX};
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         json_write(&text, record, false);
         buf_puts(&text, "\n");
     }
@@ -324,7 +304,7 @@ static int records_change(struct runner *runner, json_t *records, const struct f
     char sha256[SHA256_HEX_SIZE];
     note_completed(changes, records, new);
     if (refuse_question(&runner->run, records, err) < 0 || refuse_added(&runner->run, records, err) < 0 ||
-        refuse_start(records, new, err) < 0 || refuse_groups(&runner->run, changes, old, new, err) < 0)
+        reflow_refuse_start(records, new, err) < 0 || refuse_groups(&runner->run, changes, old, new, err) < 0)
         return -1;
     if (flow_settle_agents(new, runner->ws, &runner->run, options->flow_text, options->flow_len, err) < 0)
         return -1;
@@ -334,7 +314,7 @@ static int records_change(struct runner *runner, json_t *records, const struct f
     records_rewrite(records, new, json_object_get(changes, "kept"));
     add_record(records, new, sha256, changes);
     remove_replies(&runner->run);
-    return write_journal(&runner->run, records, err);
+    return reflow_write_journal(&runner->run, records, err);
 }
 
 int reflow_change(struct runner *runner, json_t *records, enum lang lang, json_t **ret_changes, struct tsk_error *err)
@@ -366,10 +346,8 @@ int reflow_finish(const struct rundir *run, const json_t *records, struct tsk_er
     struct buf text CLEANUP(buf_clear) = {.max = FLOW_SIZE_MAX};
     char sha256[SHA256_HEX_SIZE];
     const char *wanted = NULL;
-    const json_t *record;
-    size_t i;
-    json_array_foreach (records, i, record)
-        if (is_event(record, "flow"))
+    json_each (records, i, record)
+        if (json_text_is(record, "e", "flow"))
             wanted = json_get_string(record, "sha256", "");
     if (!wanted || fs_read_file(run->dir, NEXT_COPY, FLOW_SIZE_MAX - 1, &text) < 0)
         return 0;
@@ -384,9 +362,7 @@ int reflow_finish(const struct rundir *run, const json_t *records, struct tsk_er
 static void add_list(struct tsk_error *report, const char *key, const json_t *names)
 {
     struct buf list CLEANUP(buf_clear) = BUF_INIT;
-    const json_t *name;
-    size_t i;
-    json_array_foreach (names, i, name)
+    json_each (names, i, name)
         if (i < REFLOW_NAMES_MAX)
             buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(name));
     if (json_array_size(names) > REFLOW_NAMES_MAX)
@@ -396,9 +372,8 @@ static void add_list(struct tsk_error *report, const char *key, const json_t *na
 
 static json_t *completed_again(struct runner *runner, const json_t *changes)
 {
-    json_t *again = json_array(), *is_completed;
-    const char *name;
-    json_object_foreach (json_object_get(changes, "kept"), name, is_completed) {
+    json_t *again = json_array();
+    json_each_pair (json_object_get(changes, "kept"), name, is_completed) {
         const struct task_view *view = view_of(runner, graph_find(&runner->flow->graph, name));
         if (json_is_true(is_completed) && view->state != VIEW_OK && view->state != VIEW_SKIPPED)
             json_array_append_new(again, json_string(name));

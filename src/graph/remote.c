@@ -1,6 +1,7 @@
 #include "graph/remote.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/output.h"
 #include "graph/remote_mark.h"
 #include "graph/wire.h"
@@ -13,10 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define REMOTE_READ     65536
-#define EPOCHS_PER_RUN  1024 /* of one runner; each resume begins with the next ones */
-#define REMOTE_END_MS   8000
-#define REMOTE_AGAIN_MS 200
+#define REMOTE_READ    65536
+#define EPOCHS_PER_RUN 1024 /* of one runner; each resume begins with the next ones */
+#define REMOTE_END_MS  8000
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */
 
@@ -195,15 +195,14 @@ static void push_channel(struct runner *runner, struct running *slot)
 }
 
 /* The task's own variables, then the parameters of the run. */
-static void put_env(const struct runner *runner, const struct flow_task *task, struct buf *env, size_t *ret_count)
+static void remote_put_env(const struct runner *runner, const struct flow_task *task, struct buf *env,
+                           size_t *ret_count)
 {
-    size_t i;
-    json_t *param;
     const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
     *ret_count = 0;
     for (uint32_t k = 0; task && k < task->env_count; k++, pair += strlen(pair) + 1, ++*ret_count)
         buf_put(env, pair, strlen(pair) + 1);
-    json_array_foreach (runner->params, i, param) {
+    json_each (runner->params, i, param) {
         buf_put(env, json_string_value(param), json_string_length(param) + 1);
         ++*ret_count;
     }
@@ -228,13 +227,13 @@ static void put_spec(struct runner *runner, const struct running *slot, const ch
                              .files = runner->remote.files};
     while (argv[spec.argc])
         spec.argc++;
-    put_env(runner, task, &env, &spec.env_count);
+    remote_put_env(runner, task, &env, &spec.env_count);
     spec.env = buf_str(&env);
     wire_put_spec(out, &spec);
     free(argv);
 }
 
-static int read_answer(struct runner *runner, const struct running *slot, struct buf *ret, struct tsk_error *err)
+static int remote_read_answer(struct runner *runner, const struct running *slot, struct buf *ret, struct tsk_error *err)
 {
     char name[64];
     bool has_answer;
@@ -260,7 +259,7 @@ void remote_push(struct runner *runner, struct running *slot)
     slot->process.pid = -1; /* none here, but it has been started */
     slot->remote.is_claimed = false;
     slot->remote.pushes++;
-    if (read_answer(runner, slot, &answer, &err) < 0) {
+    if (remote_read_answer(runner, slot, &answer, &err) < 0) {
         task_complete(runner, slot, OUTCOME_FAILED, 126, NULL, &err);
         return;
     }
@@ -320,7 +319,7 @@ static struct running *slot_of(struct runner *runner, const char *id)
 static void ack_later(struct runner *runner, const char *id)
 {
     struct buf *acks = &runner->remote.acks;
-    acks->max = 64u << 20;
+    acks->max = BUF_MAX_DEFAULT;
     size_t began = frame_begin(acks);
     parcel_puts(acks, "ack");
     parcel_puts(acks, id);
@@ -385,8 +384,8 @@ static void take_log(struct runner *runner, struct running *slot, struct parcel 
     }
 }
 
-static int keep_output(struct runner *runner, const struct running *slot, const struct wire_result *result,
-                       struct tsk_error *err)
+static int remote_keep_output(struct runner *runner, const struct running *slot, const struct wire_result *result,
+                              struct tsk_error *err)
 {
     char name[64];
     snprintf(name, sizeof name, "output.%llu", (unsigned long long)slot->claim.fence);
@@ -449,7 +448,7 @@ static void take_end(struct runner *runner, struct running *slot, struct parcel 
     slot->process.end.si_status = result.status;
     if (result.has_timed_out && slot->process.stops == STOP_NONE)
         slot->process.stops = STOP_TIMEOUT;
-    if (keep_output(runner, slot, &result, &err) < 0)
+    if (remote_keep_output(runner, slot, &result, &err) < 0)
         task_complete(runner, slot, OUTCOME_FAILED, execution_exit_code(&slot->process), NULL, &err);
     else
         task_judge(runner, slot);
@@ -459,7 +458,6 @@ static void take_end(struct runner *runner, struct running *slot, struct parcel 
 static void take_lost(struct runner *runner, struct running *slot, const char *why, const char *worker)
 {
     struct tsk_error err;
-    char times[16];
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
     bool is_sure = strcmp(why, "unsure") != 0;
@@ -469,11 +467,11 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
                               "times", (int)slot->remote.takeovers),
                     true);
-    snprintf(times, sizeof times, "%u", slot->remote.takeovers);
     if (slot->process.stops != STOP_NONE) {
         task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
     } else if (slot->remote.takeovers >= TAKEOVERS_MAX) {
-        error_set(&err, TSK_TASK_FAILED, "task_poison", "task", slot->claim.task, "times", times, NULL);
+        error_set(&err, TSK_TASK_FAILED, "task_poison", "task", slot->claim.task, "times",
+                  DIGITS(slot->remote.takeovers), NULL);
         task_complete(runner, slot, OUTCOME_FAILED, -1, NULL, &err);
     } else if (on_interrupt == INTERRUPT_RERUN) {
         remote_push(runner, slot);

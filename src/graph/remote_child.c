@@ -15,8 +15,7 @@
 static char **child_env(const json_t *pairs)
 {
     extern char **environ;
-    size_t count = 0, at = 0, i;
-    json_t *pair;
+    size_t count = 0, at = 0;
     while (environ[count])
         count++;
     char **env = calloc(count + json_array_size(pairs) + 1, sizeof *env);
@@ -24,7 +23,7 @@ static char **child_env(const json_t *pairs)
     for (size_t k = 0; k < count; k++)
         if (strncmp(environ[k], "TASUKI_REDIS", 12) != 0)
             env[at++] = environ[k];
-    json_array_foreach ((json_t *)pairs, i, pair)
+    json_each (pairs, i, pair)
         env[at++] = (char *)json_string_value(pair);
     return env;
 }
@@ -77,12 +76,10 @@ void local_end(struct runner *runner)
 
 bool remote_leaves(const struct runner *runner, struct tsk_error *err)
 {
-    char until[TIME_TEXT_MAX];
     if (runner->cancels < 2 || !runner->remote.away[0])
         return false;
-    time_format_local(clock_now().wall_ms + remote_lease_ms(runner), until);
-    error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", runner->run.id, "until", until, "reason",
-              runner->remote.away, NULL);
+    error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", runner->run.id, "until",
+              TIME_LOCAL(clock_now().wall_ms + remote_lease_ms(runner)), "reason", runner->remote.away, NULL);
     error_add_next(err, "tasuki runs cancel %s", runner->run.id);
     return true;
 }

@@ -30,7 +30,7 @@ static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t
     for (uint32_t i = 0; i < count; i++)
         left[graph_scope_node(graph, scope, i)] = graph_indegree(graph, graph_scope_node(graph, scope, i));
     /* Depth first from each head, so that a chain stays together. */
-    uint32_t *stack = malloc((count + 1) * sizeof *stack), depth = 0;
+    uint32_t *stack CLEANUP_FREE = malloc((count + 1) * sizeof *stack), depth = 0;
     BUG(!stack);
     for (uint32_t i = count; i > 0; i--)
         if (!left[graph_scope_node(graph, scope, i - 1)])
@@ -47,7 +47,6 @@ static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t
             stack[b - 1] = kept;
         }
     }
-    free(stack);
     return order;
 }
 
@@ -201,10 +200,10 @@ static void put_waits(struct drawing *d, uint32_t node)
 
 /* ---- nodes, groups, scopes ------------------------------------------------------------------------------ */
 
-static void draw_scope(struct drawing *d, uint32_t scope);
+static void ascii_draw_scope(struct drawing *d, uint32_t scope);
 
 /* `open`: the lanes that pass. */
-static void draw_group(struct drawing *d, uint32_t node, uint32_t open, unsigned at, bool says_waits)
+static void ascii_draw_group(struct drawing *d, uint32_t node, uint32_t open, unsigned at, bool says_waits)
 {
     const struct graph_group *group = graph_group(d->graph, graph_node(d->graph, node)->detail);
     char name[GRAPH_NAME_MAX], branch[GRAPH_NAME_MAX];
@@ -226,7 +225,7 @@ static void draw_group(struct drawing *d, uint32_t node, uint32_t open, unsigned
             memcpy(d->indent + end, (open | 1U << at) >> lane & 1 ? "| " : "  ", 3);
         if (end + 8 < sizeof d->indent)
             memcpy(d->indent + end, "  ", 3);
-        draw_scope(d, s);
+        ascii_draw_scope(d, s);
         d->indent[len] = '\0';
     }
     put_group_lanes(d, open, at, '+');
@@ -237,7 +236,7 @@ static void draw_node(struct drawing *d, uint32_t node, uint32_t open, unsigned 
 {
     char name[GRAPH_NAME_MAX];
     if (graph_node(d->graph, node)->is_group) {
-        draw_group(d, node, open, at, false);
+        ascii_draw_group(d, node, open, at, false);
         return;
     }
     put_lanes(d, open, at, '*');
@@ -270,7 +269,7 @@ static void draw_as_list(struct drawing *d, const uint32_t *order, uint32_t coun
     for (uint32_t i = 0; i < count; i++) {
         char name[GRAPH_NAME_MAX];
         if (graph_node(d->graph, order[i])->is_group) {
-            draw_group(d, order[i], 0, 0, true);
+            ascii_draw_group(d, order[i], 0, 0, true);
             continue;
         }
         buf_printf(d->out, "%s* %s", d->indent, graph_name(d->graph, order[i], name));
@@ -279,7 +278,7 @@ static void draw_as_list(struct drawing *d, const uint32_t *order, uint32_t coun
     }
 }
 
-static void draw_scope(struct drawing *d, uint32_t scope)
+static void ascii_draw_scope(struct drawing *d, uint32_t scope)
 {
     uint32_t *order = scope_order(d->graph, scope, d->left), count = graph_scope(d->graph, scope)->node_count;
     if (lanes_fit(d->graph, order, count))
@@ -294,7 +293,7 @@ void render_ascii(const struct graph *graph, struct buf *out)
     struct drawing d = {.graph = graph, .before = before_make(graph), .out = out};
     d.left = calloc(graph->nodes.count + 1, sizeof *d.left);
     BUG(!d.left);
-    draw_scope(&d, GRAPH_ROOT);
+    ascii_draw_scope(&d, GRAPH_ROOT);
     free(d.left);
     before_free(&d.before);
 }

@@ -148,14 +148,14 @@ static int middle_of(const struct place *place)
     return place->y + place->height / 2;
 }
 
-static void draw_scope(struct layout *l, uint32_t scope);
+static void svg_draw_scope(struct layout *l, uint32_t scope);
 
 static void put_knot(struct buf *out, int x, int y)
 {
     buf_printf(out, "<circle class=\"knot\" cx=\"%d\" cy=\"%d\" r=\"%d\"/>\n", x, y, KNOT / 2);
 }
 
-static void draw_group(struct layout *l, uint32_t node)
+static void svg_draw_group(struct layout *l, uint32_t node)
 {
     const struct place *p = &l->nodes[node];
     const struct graph_group *group = graph_group(l->graph, graph_node(l->graph, node)->detail);
@@ -176,11 +176,11 @@ static void draw_group(struct layout *l, uint32_t node)
             if (!graph_node(l->graph, inner)->successor)
                 put_edge(l->out, q->x + q->width, middle_of(q), join - KNOT / 2, middle);
         }
-        draw_scope(l, s);
+        svg_draw_scope(l, s);
     }
 }
 
-static void draw_scope(struct layout *l, uint32_t scope)
+static void svg_draw_scope(struct layout *l, uint32_t scope)
 {
     const struct graph *graph = l->graph;
     for (uint32_t i = 0; i < graph_scope(graph, scope)->node_count; i++) {
@@ -192,7 +192,7 @@ static void draw_scope(struct layout *l, uint32_t scope)
             put_edge(l->out, p->x + p->width, middle_of(p), q->x, middle_of(q));
         }
         if (graph_node(graph, node)->is_group) {
-            draw_group(l, node);
+            svg_draw_group(l, node);
             continue;
         }
         buf_printf(l->out, "<rect class=\"task\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n", p->x, p->y,
@@ -220,7 +220,7 @@ void render_svg(const struct graph *graph, const char *title, struct buf *out)
         "viewBox=\"0 0 8 8\" refX=\"2\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 "
         "0L8 "
         "4L0 8z\" fill=\"#64748b\"/></marker></defs>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
-    draw_scope(&l, GRAPH_ROOT);
+    svg_draw_scope(&l, GRAPH_ROOT);
     buf_puts(out, "</svg>\n");
     free(l.nodes);
     free(l.scopes);

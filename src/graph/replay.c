@@ -1,6 +1,7 @@
 /* replay.c - X5: from the journal back to where the run was. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/output.h"
 #include "graph/reply.h"
 #include "graph/runner.h"
@@ -26,15 +27,10 @@ static uint32_t node_of(const struct replay *r, const json_t *record)
     return exists ? node : NO_NODE;
 }
 
-static bool is_event(const json_t *record, const char *event)
-{
-    return strcmp(json_get_string(record, "e", ""), event) == 0;
-}
-
 /* Whether the record says that a group around the node passed. */
 static bool is_pass_around(const struct graph *graph, const json_t *record, uint32_t scope)
 {
-    if (!is_event(record, "group") || strcmp(json_get_string(record, "o", ""), "ok") != 0)
+    if (!json_text_is(record, "e", "group") || !json_text_is(record, "o", "ok"))
         return false;
     uint32_t node = graph_find(graph, json_get_string(record, "k", ""));
     if (node == NO_NODE || !graph_node(graph, node)->is_group)
@@ -51,7 +47,7 @@ bool deciding_is_final(struct deciding *d, const struct graph *graph, uint32_t s
         d->next++;
     for (size_t i = d->next; i < d->count; i++) {
         const json_t *record = json_array_get(d->records, d->at[i]);
-        if (is_event(record, "resume"))
+        if (json_text_is(record, "e", "resume"))
             return false;
         if (is_pass_around(graph, record, scope))
             return true;
@@ -61,19 +57,16 @@ bool deciding_is_final(struct deciding *d, const struct graph *graph, uint32_t s
 
 static bool is_deciding(const json_t *record)
 {
-    return is_event(record, "resume")
-               ? !json_get_bool(record, "keep", false)
-               : is_event(record, "group") && strcmp(json_get_string(record, "o", ""), "ok") == 0;
+    return json_text_is(record, "e", "resume") ? !json_get_bool(record, "keep", false)
+                                               : json_text_is(record, "e", "group") && json_text_is(record, "o", "ok");
 }
 
 /* There are few of them; to look at all records for each of thousands of failures takes minutes. */
 void deciding_find(struct deciding *d, const json_t *records)
 {
-    size_t i;
-    json_t *record;
     *d = (struct deciding){.records = records, .at = calloc(json_array_size(records) + 1, sizeof *d->at)};
     BUG(!d->at);
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_deciding(record))
             d->at[d->count++] = i;
 }
@@ -83,10 +76,10 @@ static bool ends_with_answer(const json_t *records)
 {
     for (size_t i = json_array_size(records); i > 0; i--) {
         const json_t *record = json_array_get(records, i - 1);
-        if (is_event(record, "answer"))
+        if (json_text_is(record, "e", "answer"))
             return true;
-        if (is_event(record, "start") || is_event(record, "done") || is_event(record, "resume") ||
-            is_event(record, "flow"))
+        if (json_text_is(record, "e", "start") || json_text_is(record, "e", "done") ||
+            json_text_is(record, "e", "resume") || json_text_is(record, "e", "flow"))
             return false;
     }
     return false;
@@ -104,11 +97,10 @@ static void note_old_failure(struct runner *runner, const json_t *record, const 
 
 static void reason_from(const struct runner *runner, const json_t *record, struct tsk_error *ret)
 {
-    char number[24];
-    snprintf(number, sizeof number, "%d", (int)json_get_int(record, "x", -1));
     const char *session = json_get_string(record, "s", "");
     error_set(ret, TSK_TASK_FAILED, strcmp(session, runner->run.id) == 0 ? "task_exited" : "task_exited_in", "task",
-              json_get_string(record, "k", ""), "number", number, "session_id", session, NULL);
+              json_get_string(record, "k", ""), "number", DIGITS(json_get_int(record, "x", -1)), "session_id", session,
+              NULL);
 }
 
 static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
@@ -146,7 +138,7 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
         note_old_failure(runner, record, &reason);
     }
     memory_complete(runner->memory, &claim, completion);
-    bool is_unwanted = strcmp(json_get_string(record, "o", ""), "passed") == 0;
+    bool is_unwanted = json_text_is(record, "o", "passed");
     view_from(runner, node, record, is_retry ? VIEW_RETRY : is_unwanted ? VIEW_SKIPPED : states[completion->outcome]);
 }
 
@@ -189,8 +181,8 @@ static void replay_ask(struct replay *r, const json_t *record)
 
 void runner_put_question(struct runner *runner, uint32_t node, const char *task, const char *session, json_t *question)
 {
-    char number[16], id[REPLY_ID_MAX];
-    snprintf(number, sizeof number, "%u", node);
+    char id[REPLY_ID_MAX];
+    const char *number = DIGITS(node);
     reply_id(node, json_get_int(runner->answer_counts, number, 0), id);
     json_object_set_new(
         runner->questions, number,
@@ -199,8 +191,7 @@ void runner_put_question(struct runner *runner, uint32_t node, const char *task,
 
 static void count_answer(struct runner *runner, uint32_t node)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%u", node);
+    const char *number = DIGITS(node);
     json_object_set_new(runner->answer_counts, number,
                         json_integer(json_get_int(runner->answer_counts, number, 0) + 1));
 }
@@ -211,11 +202,10 @@ static bool is_refusal(const json_t *question, const json_t *answer)
 }
 
 /* The question is answered: the task is ready again, and finds the answer. */
-static void take_answer(struct runner *runner, uint32_t node, json_t *answer)
+static void replay_take_answer(struct runner *runner, uint32_t node, json_t *answer)
 {
-    char number[16];
     struct tsk_error err;
-    snprintf(number, sizeof number, "%u", node);
+    const char *number = DIGITS(node);
     json_t *question = json_object_get(runner->questions, number), *list = json_object_get(runner->answers, number);
     if (!question)
         return;
@@ -292,10 +282,9 @@ static void find_interrupted(struct replay *r)
     const char *key;
     void *next;
     size_t i;
-    char number[16];
     json_array_foreach (r->records, i, record) {
         const char *event = json_get_string(record, "e", "");
-        snprintf(number, sizeof number, "%lld", (long long)json_get_int(record, "n", -1));
+        const char *number = DIGITS(json_get_int(record, "n", -1));
         if (strcmp(event, "start") == 0)
             json_object_set(open, number, record);
         else if (strcmp(event, "end") == 0 || strcmp(event, "ask") == 0)
@@ -313,8 +302,7 @@ static void find_interrupted(struct replay *r)
 
 static const char *asked_task(struct runner *runner, uint32_t node)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%u", node);
+    const char *number = DIGITS(node);
     return json_get_string(json_object_get(runner->questions, number), "task", "");
 }
 
@@ -346,18 +334,16 @@ static void replay_one(struct replay *r, size_t index, const json_t *record)
     else if (strcmp(event, "answer") == 0) {
         count_answer(r->runner, (uint32_t)json_get_int(record, "n", NO_NODE));
         if (node_of(r, record) != NO_NODE)
-            take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
+            replay_take_answer(r->runner, node_of(r, record), json_object_get(record, "v"));
     }
 }
 
 int runner_replay(struct runner *runner, const json_t *records, struct tsk_error *err)
 {
     struct replay r = {.runner = runner, .records = records};
-    size_t i;
-    json_t *record;
     r.keeps_failures = ends_with_answer(records) || reply_is_there(&runner->run, records);
     deciding_find(&r.deciding, records);
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         replay_one(&r, i, record);
     free(r.deciding.at);
     if (runner_take_replies(runner, err) < 0)
@@ -391,7 +377,7 @@ static int take_reply(struct runner *runner, uint32_t node, json_t *answer, stru
         return -1;
     runner_note(runner, clock_now().wall_ms, "answered", "task", asked_task(runner, node));
     count_answer(runner, node);
-    take_answer(runner, node, answer);
+    replay_take_answer(runner, node, answer);
     return 0;
 }
 

@@ -68,7 +68,7 @@ bool reply_is_for(const char *run_id, const json_t *question, const char *task)
 {
     const char *slash = strrchr(task, '/'), *session = json_get_string(question, "session_id", "");
     size_t run_len = strlen(run_id), len = slash ? (size_t)(slash - task) : 0;
-    if (strcmp(json_get_string(question, "task", ""), slash ? slash + 1 : task) != 0)
+    if (!json_text_is(question, "task", slash ? slash + 1 : task))
         return false;
     bool is_branch = strncmp(session, run_id, run_len) == 0 && session[run_len] == '_';
     const char *branch = is_branch ? session + run_len + 1 : session;
@@ -94,11 +94,9 @@ static void put_question(json_t *open, const char *node, int64_t answers, const 
 /* Those without an answer in the journal. */
 static json_t *asked_questions(const json_t *records)
 {
-    json_t *open CLEANUP_JSON = json_object(), *answers CLEANUP_JSON = json_object(), *list = json_array(), *record;
+    json_t *open CLEANUP_JSON = json_object(), *answers CLEANUP_JSON = json_object(), *list = json_array();
     char node[24];
-    const char *key;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", "");
         node_key(record, node);
         bool is_answer = strcmp(event, "answer") == 0;
@@ -109,7 +107,7 @@ static json_t *asked_questions(const json_t *records)
         else if (is_answer || strcmp(event, "start") == 0 || strcmp(event, "end") == 0)
             json_object_del(open, node); /* it runs again, or was stopped: nobody waits for the answer */
     }
-    json_object_foreach (open, key, record)
+    json_each_pair (open, key, record)
         json_array_append(list, record);
     return list;
 }
@@ -130,21 +128,17 @@ bool reply_is_there(const struct rundir *run, const json_t *records)
 bool reply_is_taken(const json_t *records, const json_t *question)
 {
     char *end;
-    const json_t *record;
     int64_t count = 0, node = strtoll(json_get_string(question, "id", "-1."), &end, 10);
-    size_t i;
-    json_array_foreach (records, i, record)
-        count += strcmp(json_get_string(record, "e", ""), "answer") == 0 && json_get_int(record, "n", -1) == node;
+    json_each (records, i, record)
+        count += json_text_is(record, "e", "answer") && json_get_int(record, "n", -1) == node;
     return *end == '.' && count >= strtoll(end + 1, NULL, 10);
 }
 
 int reply_refuse(const char *run, const json_t *records, const char *task, struct tsk_error *err)
 {
-    json_t *record;
     bool has_asked = false, has_task = !task;
-    size_t i;
-    json_array_foreach ((json_t *)records, i, record) {
-        if (strcmp(json_get_string(record, "e", ""), "ask") != 0)
+    json_each (records, i, record) {
+        if (!json_text_is(record, "e", "ask"))
             continue;
         json_t *asked CLEANUP_JSON = json_pack("{s:s, s:s}", "task", json_get_string(record, "k", ""), "session_id",
                                                json_get_string(record, "s", ""));

@@ -1,4 +1,5 @@
 #include "graph/run_tasks.h"
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/plan.h"
 #include "graph/reply.h"
@@ -17,10 +18,9 @@ static void put_key(char key[TASK_KEY_MAX], const char *session, const char *tas
 /* The tasks of a stage by session and name. Owned. */
 static json_t *tasks_by_key(json_t *tasks)
 {
-    json_t *found = json_object(), *task;
-    size_t i;
+    json_t *found = json_object();
     char key[TASK_KEY_MAX];
-    json_array_foreach (tasks, i, task) {
+    json_each (tasks, i, task) {
         put_key(key, json_get_string(task, "session_id", ""), json_get_string(task, "task", ""));
         json_object_set(found, key, task);
     }
@@ -29,11 +29,9 @@ static json_t *tasks_by_key(json_t *tasks)
 
 /* ---- one record ----------------------------------------------------------------------------------------- */
 
-static void set_time(json_t *task, const char *key, int64_t time_ms)
+static void task_set_time(json_t *task, const char *key, int64_t time_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(time_ms, text);
-    json_object_set_new(task, key, json_string(text));
+    json_object_set_new(task, key, json_string(TIME_EXACT(time_ms)));
 }
 
 static void task_take_start(json_t *task, const json_t *record)
@@ -41,14 +39,14 @@ static void task_take_start(json_t *task, const json_t *record)
     json_object_set_new(task, "state", json_string("running"));
     json_object_del(task, "ended_at");
     json_object_del(task, "exit_code");
-    set_time(task, "started_at", json_get_int(record, "t", 0));
+    task_set_time(task, "started_at", json_get_int(record, "t", 0));
 }
 
 static void task_take_end(json_t *task, const json_t *record)
 {
     int64_t exit_code = json_get_int(record, "x", -1);
     json_object_set_new(task, "state", json_string(json_get_string(record, "o", "")));
-    set_time(task, "ended_at", json_get_int(record, "t", 0));
+    task_set_time(task, "ended_at", json_get_int(record, "t", 0));
     json_object_set_new(task, "exit_code", exit_code < 0 ? json_null() : json_integer(exit_code));
 }
 
@@ -69,7 +67,7 @@ bool run_task_take(json_t *task, const json_t *record)
 
 static bool task_is(const json_t *task, const char *state)
 {
-    return strcmp(json_get_string(task, "state", ""), state) == 0;
+    return json_text_is(task, "state", state);
 }
 
 static bool is_of_task(const json_t *record)
@@ -93,10 +91,9 @@ static json_t *add_task(json_t *stage, json_t *found, const char *key, const jso
 
 static void take_records(json_t *stage, const json_t *records)
 {
-    json_t *found CLEANUP_JSON = tasks_by_key(json_object_get(stage, "tasks")), *record;
-    size_t i;
+    json_t *found CLEANUP_JSON = tasks_by_key(json_object_get(stage, "tasks"));
     char key[TASK_KEY_MAX];
-    json_array_foreach ((json_t *)records, i, record) {
+    json_each (records, i, record) {
         if (!is_of_task(record))
             continue;
         put_key(key, json_get_string(record, "s", ""), json_get_string(record, "k", ""));
@@ -111,10 +108,8 @@ static void take_records(json_t *stage, const json_t *records)
 static json_int_t count_events(const json_t *records, const char *event)
 {
     json_int_t count = 0;
-    json_t *record;
-    size_t i;
-    json_array_foreach ((json_t *)records, i, record)
-        count += strcmp(json_get_string(record, "e", ""), event) == 0;
+    json_each (records, i, record)
+        count += json_text_is(record, "e", event);
     return count;
 }
 
@@ -123,12 +118,11 @@ static void count_states(json_t *stage, json_int_t starts)
 {
     static const char *const states[] = {"ok", "skipped", "failed", "stopped", "asks"};
     const json_t *tasks = json_object_get(stage, "tasks");
-    json_t *counts = json_object_get(stage, "counts"), *task;
+    json_t *counts = json_object_get(stage, "counts");
     json_int_t found[5] = {0}, total = json_get_int(counts, "total", 0);
-    size_t i;
     if (!json_is_object(counts) || json_object_get(stage, "tasks_left_out"))
         return;
-    json_array_foreach ((json_t *)tasks, i, task)
+    json_each (tasks, i, task)
         for (size_t k = 0; k < 5; k++)
             found[k] += task_is(task, states[k]);
     total = total > (json_int_t)json_array_size(tasks) ? total : (json_int_t)json_array_size(tasks);
@@ -163,16 +157,13 @@ void run_task_interrupt(json_t *task)
 
 void run_tasks_count(json_t *stage, const json_t *records)
 {
-    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts"), *record;
+    json_t *ends CLEANUP_JSON = json_object(), *counts = json_object_get(stage, "counts");
     json_int_t ok = 0, failed = 0, asking = 0, added = 0;
-    char node[24];
-    const char *key;
-    size_t i;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", ""), *outcome = json_get_string(record, "o", "");
         int64_t number = json_get_int(record, "n", -1);
         bool is_start = strcmp(event, "start") == 0, is_end = strcmp(event, "end") == 0;
-        snprintf(node, sizeof node, "%lld", (long long)number);
+        const char *node = DIGITS(number);
         if (is_start || strcmp(event, "answer") == 0 ||
             (is_end && (strcmp(outcome, "retry") == 0 || strcmp(outcome, "stopped") == 0)))
             json_object_set_new(ends, node, json_null());
@@ -182,7 +173,7 @@ void run_tasks_count(json_t *stage, const json_t *records)
             json_object_set_new(ends, node, json_string(outcome));
     }
     json_int_t done = 0;
-    json_object_foreach (ends, key, record) {
+    json_each_pair (ends, key, record) {
         done += json_is_string(record);
         asking += json_is_true(record);
         ok += json_is_string(record) && strcmp(json_string_value(record), "ok") == 0;
@@ -210,13 +201,12 @@ void run_tasks_set_questions(json_t *stage, json_t *questions)
 
 void run_tasks_end(json_t *tasks, const json_t *records)
 {
-    json_t *record, *task, *found CLEANUP_JSON = tasks_by_key(tasks);
-    size_t i;
+    json_t *task, *found CLEANUP_JSON = tasks_by_key(tasks);
     char key[TASK_KEY_MAX];
-    json_array_foreach ((json_t *)records, i, record) {
+    json_each (records, i, record) {
         const char *outcome = json_get_string(record, "o", "retry");
         put_key(key, json_get_string(record, "s", ""), json_get_string(record, "k", ""));
-        task = strcmp(json_get_string(record, "e", ""), "end") == 0 ? json_object_get(found, key) : NULL;
+        task = json_text_is(record, "e", "end") ? json_object_get(found, key) : NULL;
         if (task && strcmp(outcome, "retry") != 0)
             json_object_set_new(task, "state", json_string(strcmp(outcome, "passed") == 0 ? "skipped" : outcome));
     }

@@ -1,6 +1,8 @@
 #include "graph/rundir.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/leftover.h"
 #include "graph/reply.h"
@@ -52,14 +54,13 @@ static size_t state_place(const char *name)
 int rundir_refuse_name(const char *name, const char *key, struct tsk_error *err)
 {
     error_set(err, TSK_RUN_NOT_FOUND, key, "run", name, "run_id", name, NULL);
-    error_add_next(err, "tasuki runs list");
-    return -1;
+    return error_add_next(err, "tasuki runs list");
 }
 
 #define PART_MIN 4 /* characters of a part of an id for what changes something; fewer may be meant as something else */
 
 /* How well a name fits an id: 3 it is the id, 2 its beginning, 1 a part of it, 0 not at all. */
-static int fit_of(const char *id, const char *name)
+static int run_fit_of(const char *id, const char *name)
 {
     const char *at = strstr(id, name);
     return strcmp(id, name) == 0 ? 3 : at == id ? 2 : at ? 1 : 0;
@@ -72,7 +73,7 @@ static const char *find_fitting(const struct run_names *names, const char *name,
     const char *found = NULL;
     *ret_count = 0;
     for (size_t i = 0; i < names->count; i++) {
-        int fit = fit_of(names->ids[i], name);
+        int fit = run_fit_of(names->ids[i], name);
         if (fit > best)
             found = names->ids[i];
         *ret_count = fit > best ? 1 : *ret_count + (fit && fit == best);
@@ -81,13 +82,10 @@ static const char *find_fitting(const struct run_names *names, const char *name,
     return found;
 }
 
-static int refuse_short(const char *name, struct tsk_error *err)
+static int rundir_refuse_short(const char *name, struct tsk_error *err)
 {
-    char count[24];
-    snprintf(count, sizeof count, "%d", PART_MIN);
     rundir_refuse_name(name, "run_part_short", err);
-    error_add(err, "count", count);
-    return -1;
+    return error_add(err, "count", DIGITS(PART_MIN));
 }
 
 /* The run of that place, or the one run that the name fits best. */
@@ -105,7 +103,7 @@ static int find_id(struct tsk_workspace *ws, const char *name, bool is_look, cha
     if (!found)
         return rundir_refuse_name(name, place && !names.count ? "run_none" : "run_unknown", err);
     if (!is_look && !place && strlen(name) < PART_MIN && strcmp(found, name) != 0)
-        return refuse_short(name, err);
+        return rundir_refuse_short(name, err);
     if (count > 1)
         return rundir_refuse_name(name, "run_ambiguous", err);
     snprintf(id, RUN_ID_MAX, "%s", found);
@@ -148,8 +146,7 @@ int rundir_flow_error(const struct rundir *run, const char *what, struct tsk_err
     if (!is_absent || json_get_int(json_object_get(stage, "counts"), "total", 1) > 0)
         return -1; /* it was there: somebody has removed it */
     error_set(err, TSK_NOT_FOUND, "run_has_no_flow", "run", run->id, NULL);
-    error_add_next(err, "tasuki runs show %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki runs show %s", run->id);
 }
 
 void rundir_add_starter(const json_t *stage, struct tsk_error *err)
@@ -169,8 +166,7 @@ static int in_progress(const struct rundir *run, struct tsk_error *err)
     if (rundir_read_stage(run, &stage, &ignored) == 0)
         rundir_add_starter(stage, err);
     error_add_next(err, "tasuki runs show %s", run->id);
-    error_add_next(err, "tasuki wait run %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki wait run %s", run->id);
 }
 
 bool rundir_runner(const json_t *stage, struct proc_id *ret)
@@ -202,7 +198,7 @@ static int take_runner_byte(struct rundir *run, struct tsk_error *err)
             return error_errno(err, "lock", run->path);
         if (has_living_runner(run) || clock_now().boot_ms > until)
             return in_progress(run, err);
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+        clock_nap(2);
     }
     return 0;
 }
@@ -250,9 +246,7 @@ int rundir_take_life(struct rundir *run, bool was_interrupted, struct tsk_error 
 bool rundir_was_interrupted(const json_t *records)
 {
     bool was = true;
-    size_t i;
-    json_t *record;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", "");
         if (strcmp(event, "done") == 0)
             was = false;
@@ -266,7 +260,7 @@ const char *rundir_end_of(const json_t *records)
 {
     size_t count = json_array_size(records);
     const json_t *last = count ? json_array_get(records, count - 1) : NULL;
-    return strcmp(json_get_string(last, "e", ""), "done") == 0 ? json_get_string(last, "status", "") : "";
+    return json_text_is(last, "e", "done") ? json_get_string(last, "status", "") : "";
 }
 
 bool rundir_is_over(const char *status)
@@ -296,8 +290,7 @@ bool rundir_has_runner(const struct rundir *run)
 int rundir_damaged(const struct rundir *run, const char *file, struct tsk_error *err)
 {
     error_set(err, TSK_ENVIRONMENT, "stage_broken", "path", run->path, "file", file, "run_id", run->id, NULL);
-    error_add_next(err, "tasuki doctor");
-    return -1;
+    return error_add_next(err, "tasuki doctor");
 }
 
 int rundir_read_stage(const struct rundir *run, json_t **ret, struct tsk_error *err)
@@ -396,12 +389,11 @@ static void values_from_journal(json_t *stage, const json_t *end)
 /* D5. The run has ended and its stage does not say so: its runner was killed in between, or the disk was full. */
 static bool end_from_journal(const struct rundir *run, json_t *stage, const json_t *records)
 {
-    char ended[TIME_TEXT_MAX];
     const char *status = rundir_end_of(records);
     if (!*status)
         return false;
     const json_t *end = json_array_get(records, json_array_size(records) - 1);
-    time_format_exact(json_get_int(end, "t", 0), ended);
+    const char *ended = TIME_EXACT(json_get_int(end, "t", 0));
     json_object_set_new(stage, "status", json_string(status));
     json_object_set_new(stage, "ended_at", json_string(ended));
     json_object_set_new(stage, "runner", json_null());
@@ -413,7 +405,7 @@ static bool end_from_journal(const struct rundir *run, json_t *stage, const json
 
 /* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). *ret_size: how much of the journal is
  * in it. */
-static int look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_size, struct tsk_error *err)
+static int rundir_look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_size, struct tsk_error *err)
 {
     struct stat st;
     *ret = NULL;
@@ -424,7 +416,7 @@ static int look_at_stage(const struct rundir *run, json_t **ret, int64_t *ret_si
         return -1;
     *ret_size = json_get_int(*ret, RUN_JOURNAL_SIZE, 0);
     json_object_del(*ret, RUN_JOURNAL_SIZE);
-    return strcmp(json_get_string(*ret, "status", ""), "RUNNING") != 0;
+    return !json_text_is(*ret, "status", "RUNNING");
 }
 
 /* Somebody makes it this moment: the directory is there before its lock. */
@@ -449,14 +441,13 @@ static bool has_newer_journal(const struct rundir *run)
 /* A run that can continue: at least one of its questions has its answer. */
 static void put_answered(const struct rundir *run, json_t *stage, const json_t *records)
 {
-    json_t *open = reply_questions(run, records), *task;
-    size_t i;
+    json_t *open = reply_questions(run, records);
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
     json_object_set_new(stage, "answered", json_true());
     json_object_set_new(stage, "ended_at", json_null());
     run_tasks_set_questions(stage, open);
-    json_array_foreach (json_object_get(stage, "tasks"), i, task)
-        if (strcmp(json_get_string(task, "state", ""), "asks") == 0 && json_array_size(open) == 0)
+    json_each (json_object_get(stage, "tasks"), i, task)
+        if (json_text_is(task, "state", "asks") && json_array_size(open) == 0)
             json_object_set_new(task, "state", json_string("waiting"));
 }
 
@@ -464,9 +455,7 @@ static void put_answered(const struct rundir *run, json_t *stage, const json_t *
 static bool ends_answered(const json_t *records)
 {
     bool is_answered = false;
-    const json_t *one;
-    size_t i;
-    json_array_foreach (records, i, one) {
+    json_each (records, i, one) {
         const char *event = json_get_string(one, "e", "");
         is_answered = strcmp(event, "answer") == 0 || (is_answered && strcmp(event, "done") != 0);
     }
@@ -497,11 +486,9 @@ static void catch_up(const struct rundir *run, json_t *stage)
 /* A run that was killed before it took an answer (A2) can continue because of it. */
 static void put_interrupted(const struct rundir *run, json_t *stage, int64_t size, const json_t *records)
 {
-    json_t *task;
-    size_t i;
     json_object_set_new(stage, "status", json_string("INTERRUPTED"));
     run_tasks_catch_up(run, stage, size);
-    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+    json_each (json_object_get(stage, "tasks"), i, task)
         run_task_interrupt(task);
     if (reply_is_there(run, records))
         put_answered(run, stage, records);
@@ -513,15 +500,15 @@ static int look_at_run(const struct rundir *run, bool is_exact, json_t **ret, st
     json_t *records CLEANUP_JSON = NULL;
     bool is_executed;
     int64_t size;
-    int looked = look_at_stage(run, ret, &size, err);
-    if (looked > 0 && strcmp(json_get_string(*ret, "status", ""), "NEEDS_INPUT") == 0)
+    int looked = rundir_look_at_stage(run, ret, &size, err);
+    if (looked > 0 && json_text_is(*ret, "status", "NEEDS_INPUT"))
         catch_up(run, *ret);
     if (looked != 0)
         return looked < 0 ? -1 : 0;
     is_executed = rundir_has_runner(run);
     if (!is_executed) { /* a runner that ended between the two looks has said how */
         json_decref(*ret);
-        looked = look_at_stage(run, ret, &size, err);
+        looked = rundir_look_at_stage(run, ret, &size, err);
         if (looked != 0)
             return looked < 0 ? -1 : 0;
     }

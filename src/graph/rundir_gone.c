@@ -15,8 +15,7 @@ static int removal_refused(const struct rundir *run, struct tsk_error *err)
         return rundir_refuse_gone(run, err);
     error_set(err, TSK_RUN_IN_PROGRESS, "run_has_runner", "run", run->id, "run_id", run->id, NULL);
     error_add_next(err, "tasuki runs show %s", run->id);
-    error_add_next(err, "tasuki wait run %s", run->id);
-    return -1;
+    return error_add_next(err, "tasuki wait run %s", run->id);
 }
 
 int rundir_take_for_removal(struct rundir *run, struct tsk_error *err)

@@ -20,7 +20,7 @@
 /* ---- the loop ------------------------------------------------------------------------------------------- */
 
 /* A task that ends without a process still takes a place for a moment. Only `never` keeps its successors from running. */
-static void pass_over(struct runner *runner, const struct claim *claim, enum pass why)
+static void runner_pass_over(struct runner *runner, const struct claim *claim, enum pass why)
 {
     struct running *slot = running_take(runner, claim);
     slot->is_passed = why == PASS_START;
@@ -48,7 +48,7 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
            memory_claim(runner->memory, clock_now().boot_ms, &claim)) {
         enum pass why = task_passes(runner, &claim);
         if (why != PASS_NOT) {
-            pass_over(runner, &claim, why);
+            runner_pass_over(runner, &claim, why);
             continue;
         }
         journal_start(runner, &claim, (size_t)(running_take(runner, &claim) - runner->running));
@@ -273,8 +273,7 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
         return 0;
     /* The journal cannot be written: the tasks die with us, resume continues. Or what is out was left there (R6 in remote.h). */
     error_add(err, "run_id", runner->run.id);
-    error_add_next(err, "tasuki resume %s", runner->run.id);
-    return -1;
+    return error_add_next(err, "tasuki resume %s", runner->run.id);
 }
 
 void runner_close(struct runner *runner)

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/listing.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/follow.h"
 #include "graph/reflow.h"
 #include "graph/remote.h"
@@ -25,15 +26,12 @@ static int refuse_depth(struct tsk_error *err)
 {
     const char *chain = getenv("TASUKI_RUN_CHAIN");
     unsigned depth = chain && *chain ? 1 : 0;
-    char max[16];
     for (const char *at = chain; at && (at = strchr(at, ':')); at++)
         depth++;
     if (depth < RUN_DEPTH_MAX)
         return 0;
-    snprintf(max, sizeof max, "%d", RUN_DEPTH_MAX);
-    error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", max, "chain", chain, NULL);
-    error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
-    return -1;
+    error_set(err, TSK_INVALID_INPUT, "runs_too_deep", "max", DIGITS(RUN_DEPTH_MAX), "chain", chain, NULL);
+    return error_add_next(err, "tasuki runs show %.*s", (int)strcspn(chain, ":"), chain);
 }
 
 static void chain_make(struct runner *runner)
@@ -111,9 +109,7 @@ static int set_up(struct runner *runner, const json_t *values, struct tsk_error 
     for (size_t i = 0; runner->polls && i <= runner->parallel + 1; i++)
         runner->polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     executor_init(&runner->executor, &runner->run);
-    size_t i;
-    json_t *pair;
-    json_array_foreach (runner->params, i, pair)
+    json_each (runner->params, i, pair)
         executor_add_env(&runner->executor, json_string_value(pair));
     runner->executor.lock_fd = runner->options.lock_fd;
     BUG(!runner->running || !runner->files || !runner->logs || !runner->polls ||
@@ -146,12 +142,11 @@ static int find_node(const struct graph *graph, const char *name, uint32_t *ret,
 /* Tasks that were named: they, and what they need. */
 static int want_only(struct runner *runner, struct tsk_error *err)
 {
-    size_t i, count = json_array_size(runner->options.only);
-    json_t *name;
+    size_t count = json_array_size(runner->options.only);
     uint32_t *nodes = calloc(count, sizeof *nodes);
     int result = 0;
     BUG(!nodes);
-    json_array_foreach ((json_t *)runner->options.only, i, name)
+    json_each (runner->options.only, i, name)
         if (result == 0)
             result = find_node(&runner->flow->graph, json_string_value(name), &nodes[i], err);
     if (result == 0)
@@ -201,9 +196,7 @@ static int64_t paused_before(const json_t *records)
 {
     int64_t paused_ms = 0, now_ms = clock_now().wall_ms, last_ms = now_ms;
     const char *last = "";
-    size_t i;
-    json_t *record;
-    json_array_foreach ((json_t *)records, i, record) {
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", "");
         int64_t time_ms = json_get_int(record, "t", last_ms);
         bool is_pause = strcmp(event, "resume") == 0 || strcmp(event, "flow") == 0 || strcmp(last, "done") == 0;
@@ -329,7 +322,7 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
     if (rundir_take_life(&runner->run, runner->was_interrupted, err) < 0)
         return -1;
     const json_t *first = json_array_get(records, 0);
-    if (strcmp(json_get_string(first, "e", ""), "run") != 0)
+    if (!json_text_is(first, "e", "run"))
         return error_set(err, TSK_ENVIRONMENT, "journal_empty", "run", runner->run.id, NULL);
     const char *elsewhere = json_get_string(first, "redis", NULL);
     runner->options.is_local = json_get_int(first, "local", 0) != 0;
@@ -348,10 +341,8 @@ int runner_resume(struct runner *runner, struct tsk_workspace *ws, const char *i
         return -1;
     }
     runner->epoch = 1;
-    size_t i;
-    json_t *record;
-    json_array_foreach (records, i, record)
-        runner->epoch += strcmp(json_get_string(record, "e", ""), "resume") == 0;
+    json_each (records, i, record)
+        runner->epoch += json_text_is(record, "e", "resume");
     runner->began_wall_ms = json_get_int(first, "t", 0);
     runner->paused_ms = paused_before(records);
     note_request(runner, json_get_string(first, "request", NULL), json_get_string(first, "request_updated_at", NULL),

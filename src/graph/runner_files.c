@@ -1,6 +1,7 @@
 /* runner_files.c - the files between a run and its tasks: what they read (channel, answer), what they write (output, logs). */
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/output.h"
 #include "graph/runner.h"
 
@@ -172,12 +173,11 @@ void task_log_close(struct runner *runner, struct running *slot, bool must_stay)
 
 int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err)
 {
-    char node[16], name[64];
+    char name[64];
     *ret_has_answer = false;
     if (!json_object_size(runner->answers))
         return 0;
-    snprintf(node, sizeof node, "%u", slot->claim.node);
-    const json_t *answers = json_object_get(runner->answers, node);
+    const json_t *answers = json_object_get(runner->answers, DIGITS(slot->claim.node));
     *ret_has_answer = json_array_size(answers) > 0;
     if (!*ret_has_answer)
         return 0;

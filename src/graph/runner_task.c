@@ -1,6 +1,7 @@
 /* runner_task.c - one task: its environment and files, its start, its end. */
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "graph/leftover.h"
 #include "graph/output.h"
 #include "graph/remote.h"
@@ -111,7 +112,7 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
     if (task_channel(runner, slot, err) < 0 || task_log_open(runner, slot, err) < 0 ||
         task_answer(runner, slot, &has_answer, err) < 0)
         return -1;
-    char **argv = task_argv(runner, slot);
+    char **argv CLEANUP_FREE = task_argv(runner, slot);
     struct attempt_spec spec = {.claim = &slot->claim,
                                 .argv = argv,
                                 .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
@@ -124,9 +125,7 @@ static int spawn_task(struct runner *runner, struct running *slot, struct tsk_er
                                 .root = runner->ws->root,
                                 .chain = runner->chain,
                                 .log_fd = runner->logs[slot - runner->running].fd};
-    int result = execution_start(&runner->executor, &spec, &slot->process, err);
-    free(argv);
-    return result;
+    return execution_start(&runner->executor, &spec, &slot->process, err);
 }
 
 void task_start(struct runner *runner, struct running *slot)
@@ -272,11 +271,11 @@ static uint8_t view_after(const struct completion *completion)
 /* An answer that the task got is in the channel, too. */
 static void add_answer(struct runner *runner, const struct running *slot, struct completion *completion)
 {
-    char node[16], key[200];
+    char key[200];
     struct tsk_error err;
     if (!json_object_size(runner->answers))
         return;
-    snprintf(node, sizeof node, "%u", slot->claim.node);
+    const char *node = DIGITS(slot->claim.node);
     const json_t *answers = json_object_get(runner->answers, node);
     if (!json_array_size(answers) || completion->outcome != OUTCOME_OK)
         return;
@@ -387,29 +386,25 @@ void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_in
 }
 
 /* The session is named where it is a branch of the run. */
-static void failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
-                       int64_t timeout_ms, struct tsk_error *err)
+static void task_failure_of(const struct runner *runner, const struct running *slot, int exit_code, int signal_number,
+                            int64_t timeout_ms, struct tsk_error *err)
 {
-    char number[24], span[TIME_TEXT_MAX];
     if (slot->process.stops == STOP_TIMEOUT) {
-        duration_format(timeout_ms, span);
-        error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", span, NULL);
+        error_set(err, TSK_TASK_TIMEOUT, "task_timed_out", "task", slot->claim.task, "span", DURATION(timeout_ms),
+                  NULL);
         return;
     }
-    snprintf(number, sizeof number, "%d", signal_number ? signal_number : exit_code);
     bool is_branch = strcmp(slot->claim.session, runner->run.id) != 0;
     const char *key =
         signal_number ? (is_branch ? "task_killed_in" : "task_killed") : (is_branch ? "task_exited_in" : "task_exited");
-    error_set(err, TSK_TASK_FAILED, key, "task", slot->claim.task, "number", number, "session_id", slot->claim.session,
-              NULL);
+    error_set(err, TSK_TASK_FAILED, key, "task", slot->claim.task, "number",
+              DIGITS(signal_number ? signal_number : exit_code), "session_id", slot->claim.session, NULL);
 }
 
 /* Words without NUL, the first not empty: what execve takes. */
 static bool is_command(const json_t *words)
 {
-    size_t i;
-    json_t *word;
-    json_array_foreach (words, i, word)
+    json_each (words, i, word)
         if (!json_is_string(word) || strlen(json_string_value(word)) != json_string_length(word))
             return false;
     return json_array_size(words) && json_string_length(json_array_get(words, 0));
@@ -418,11 +413,9 @@ static bool is_command(const json_t *words)
 /* A task that is asked for in a file must say its name and what to execute; memory.h knows no commands. */
 static int check_spawns(const json_t *requests, struct tsk_error *err)
 {
-    size_t i;
-    json_t *request;
-    json_array_foreach (requests, i, request) {
+    json_each (requests, i, request) {
         const char *name = json_get_string(request, "task", NULL);
-        if (strcmp(json_get_string(request, "do", ""), "spawn") != 0)
+        if (!json_text_is(request, "do", "spawn"))
             continue;
         if (!name)
             return error_set(err, TSK_INVALID_INPUT, "request_lacks", "request", "spawn", "key", "task", NULL);
@@ -462,8 +455,9 @@ void task_judge(struct runner *runner, struct running *slot)
         break;
     case ATTEMPT_FAILED: /* its exit says more than what it wrote */
         if (exit_code != 0 || slot->process.stops == STOP_TIMEOUT)
-            failure_of(runner, slot, exit_code, execution_was_killed(&slot->process) ? slot->process.end.si_status : 0,
-                       task ? task->timeout_ms : 0, &err);
+            task_failure_of(runner, slot, exit_code,
+                            execution_was_killed(&slot->process) ? slot->process.end.si_status : 0,
+                            task ? task->timeout_ms : 0, &err);
         task_complete(runner, slot, OUTCOME_FAILED, exit_code, NULL, &err);
         break;
     }

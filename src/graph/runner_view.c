@@ -3,6 +3,7 @@
 #include "base/ident.h"
 #include "base/log.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "graph/run_tasks.h"
 #include "graph/runner.h"
 
@@ -78,11 +79,9 @@ uint16_t view_worker(struct runner *runner, const char *name, const char *commit
 /* Nothing, of a task that ran here. */
 static void put_worker(const struct runner *runner, const struct task_view *view, json_t *json)
 {
-    const char *key;
-    json_t *number;
     if (!view->worker)
         return;
-    json_object_foreach (runner->workers, key, number) {
+    json_each_pair (runner->workers, key, number) {
         size_t len = strcspn(key, "\t");
         if (json_integer_value(number) != view->worker)
             continue;
@@ -101,15 +100,6 @@ static json_int_t total_tasks(struct runner *runner)
 }
 
 /* ---- stage.json ----------------------------------------------------------------------------------------- */
-
-static json_t *time_or_null(int64_t wall_ms)
-{
-    char text[TIME_TEXT_MAX];
-    if (!wall_ms)
-        return json_null();
-    time_format_exact(wall_ms, text);
-    return json_string(text);
-}
 
 /* The id that the branch's session has, or had: it ends with its join. */
 static json_t *session_json(const struct runner *runner, uint32_t scope)
@@ -131,9 +121,9 @@ static json_t *task_json(struct runner *runner, uint32_t node)
                              view_state_names[view->state], "attempt", (int)view->attempt);
     json_object_set_new(json, "session_id", session_json(runner, plan_scope_of(plan, node)));
     if (view->started_ms)
-        json_object_set_new(json, "started_at", time_or_null(view->started_ms));
+        json_object_set_new(json, "started_at", json_of_time(view->started_ms));
     if (view->ended_ms) {
-        json_object_set_new(json, "ended_at", time_or_null(view->ended_ms));
+        json_object_set_new(json, "ended_at", json_of_time(view->ended_ms));
         json_object_set_new(json, "exit_code", view->exit_code < 0 ? json_null() : json_integer(view->exit_code));
     }
     put_worker(runner, view, json);
@@ -168,16 +158,15 @@ static json_t *tasks_json(struct runner *runner, json_int_t *ret_left_out)
 
 static json_t *questions_json(const struct runner *runner)
 {
-    json_t *list = json_array(), *question;
-    const char *node;
-    json_object_foreach (runner->questions, node, question)
+    json_t *list = json_array();
+    json_each_pair (runner->questions, node, question)
         json_array_append(list, question);
     return list;
 }
 
 void runner_note(struct runner *runner, int64_t wall_ms, const char *what, const char *key, const char *value)
 {
-    json_t *note = json_pack("{s:o, s:s}", "time", time_or_null(wall_ms), "what", what);
+    json_t *note = json_pack("{s:o, s:s}", "time", json_of_time(wall_ms), "what", what);
     if (key)
         json_object_set_new(note, key, json_string(value));
     if (!runner->history)
@@ -213,8 +202,8 @@ json_t *runner_stage(struct runner *runner)
         json_pack("{s:s, s:s?, s:s, s:s, s:s?, s:s, s:o, s:o, s:o, s:o, s:O, s:o, s:o, s:o}", "run_id", runner->run.id,
                   "flow", runner->flow->name, "source", runner->flow->source, "session_id", runner->run.id,
                   "request_id", runner->request_id[0] ? runner->request_id : NULL, "status",
-                  runner->status ? runner->status : "RUNNING", "started_at", time_or_null(runner->began_wall_ms),
-                  "ended_at", runner->status ? time_or_null(clock_now().wall_ms) : json_null(), "runner", who, "counts",
+                  runner->status ? runner->status : "RUNNING", "started_at", json_of_time(runner->began_wall_ms),
+                  "ended_at", runner->status ? json_of_time(clock_now().wall_ms) : json_null(), "runner", who, "counts",
                   counts_json(runner, status.steps), "failures", runner->failures, "questions", questions_json(runner),
                   "channel", memory_result(runner->memory), "tasks", tasks_json(runner, &left_out));
     if (runner->status)
@@ -303,7 +292,7 @@ void runner_fact(struct runner *runner, const char *type, const char *session, c
     if (!runner->options.tell)
         return;
     json_t *document CLEANUP_JSON =
-        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", time_or_null(now.wall_ms), "type",
+        json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:O, s:{s:I, s:I, s:I, s:I}}", "time", json_of_time(now.wall_ms), "type",
                   type, "session_id", session, "run_id", runner->run.id, "task_id", task, "data", data, "progress",
                   "done", (json_int_t)runner_done(runner), "total", total_tasks(runner), "failed",
                   (json_int_t)runner->counts[VIEW_FAILED], "running", (json_int_t)runner->running_count);
@@ -328,9 +317,7 @@ json_t *runner_facts_take(struct runner *runner)
 
 void runner_facts_tell_take(struct runner *runner, json_t *held)
 {
-    size_t i;
-    json_t *fact;
-    json_array_foreach (held, i, fact)
+    json_each (held, i, fact)
         runner_fact(runner, json_string_value(json_array_get(fact, 0)), json_string_value(json_array_get(fact, 1)),
                     json_string_value(json_array_get(fact, 2)), json_incref(json_array_get(fact, 3)),
                     json_is_true(json_array_get(fact, 4)));
@@ -386,9 +373,8 @@ void runner_note_failure(struct runner *runner, const char *session, const char 
 static void note_cycle_limit(struct runner *runner, const char *session, const char *task, uint32_t node)
 {
     struct tsk_error err;
-    char number[24];
-    snprintf(number, sizeof number, "%u", plan_cycles(memory_plan(runner->memory), node) - 1);
-    error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max", number, NULL);
+    error_set(&err, TSK_CYCLE_LIMIT_EXCEEDED, "max_cycles_reached", "task", task, "max",
+              DIGITS(plan_cycles(memory_plan(runner->memory), node) - 1), NULL);
     json_t *failure = json_pack("{s:s, s:s, s:n, s:n}", "task", task, "session_id", session, "exit_code", "log");
     text_keep_reason(failure, runner->flow->lang, &err);
     runner_note_failure(runner, session, task, failure);
@@ -404,9 +390,7 @@ static void task_dropped(void *data, const char *session, const char *task, uint
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
     view_set_state(runner, node, states[outcome]);
     if (json_object_size(runner->questions)) { /* nobody waits for the answer any more */
-        char number[16];
-        snprintf(number, sizeof number, "%u", node);
-        json_object_del(runner->questions, number);
+        json_object_del(runner->questions, DIGITS(node));
     }
     if (outcome == OUTCOME_FAILED)
         note_cycle_limit(runner, session, task, node);

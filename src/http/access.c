@@ -33,11 +33,9 @@ static bool is_loopback(const struct http_text *name)
 
 static bool is_our_host(const struct http_server *server, const struct http_text *name)
 {
-    size_t i;
-    json_t *host;
     if (is_loopback(name))
         return true;
-    json_array_foreach (server->hosts, i, host)
+    json_each (server->hosts, i, host)
         if (http_text_is_caseless(name, json_string_value(host)))
             return true;
     return false;
@@ -85,7 +83,7 @@ static bool is_our_token(const struct http_server *server, const struct http_tex
 
 /* The files of the page are the same for everybody, and the page brings the token itself once it is loaded. Whether a server is
  * here is no secret. A body costs memory and time: it needs a token. */
-static bool is_open(const struct http_head *head)
+static bool access_is_open(const struct http_head *head)
 {
     bool is_look = http_text_is(&head->method, "GET") || http_text_is(&head->method, "HEAD");
     bool has_body = head->content_length > 0 || head->is_chunked;
@@ -101,7 +99,7 @@ bool http_may_enter(struct http_conn *conn)
         conn_refuse(conn, 403, TSK_FORBIDDEN_ORIGIN, "http_foreign_host");
     else if (origin && !is_origin_ours(server, conn->head, origin))
         conn_refuse(conn, 403, TSK_FORBIDDEN_ORIGIN, "http_foreign_origin");
-    else if (!is_known && !is_open(conn->head))
+    else if (!is_known && !access_is_open(conn->head))
         conn_refuse(conn, 401, TSK_UNAUTHORIZED, "http_no_token");
     else {
         conn->is_known = conn->is_known || is_known;

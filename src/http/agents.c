@@ -5,13 +5,6 @@
 #include <string.h>
 
 enum {
-    PARSE_ERROR = -32700,
-    INVALID_REQUEST = -32600,
-    METHOD_NOT_FOUND = -32601,
-    INVALID_PARAMS = -32602,
-    MISMATCH = -32020,
-    MISSING_CAPABILITY = -32021,
-    UNSUPPORTED_VERSION = -32022,
     AGENTS_TICK_MS = 1000,
     AGENTS_KEEP_MS = 10000, /* how often the leases of a session's instances are looked at */
     BACKLOG_MAX = 4 << 20,  /* of frames that a client does not take */
@@ -73,7 +66,7 @@ static void agent_stream_gone(struct http_conn *conn)
     exchange_free(exchange);
 }
 
-static void hung_up(struct http_conn *conn)
+static void exchange_hung_up(struct http_conn *conn)
 {
     struct exchange *exchange = conn->work_data;
     if (exchange->link)
@@ -118,21 +111,21 @@ static void agent_stream_beat(struct http_conn *conn, int64_t now_ms)
 }
 
 static const struct http_work work = {
-    .gone = agent_stream_gone, .hung_up = hung_up, .room = agent_stream_room, .tick = agent_stream_beat};
+    .gone = agent_stream_gone, .hung_up = exchange_hung_up, .room = agent_stream_room, .tick = agent_stream_beat};
 
 static void agent_session_header(const struct agent_session *session, char text[80])
 {
     snprintf(text, 80, "%s%s%s", session ? "Mcp-Session-Id: " : "", session ? session->id : "", session ? "\r\n" : "");
 }
 
-static void begin_stream(struct exchange *exchange)
+static void exchange_begin_stream(struct exchange *exchange)
 {
     char headers[128], session[80];
     agent_session_header(exchange->session, session);
     snprintf(headers, sizeof headers, "X-Accel-Buffering: no\r\n%s", session);
     exchange->is_streaming = true;
     exchange->agents->streaming++;
-    conn_stream(exchange->conn, "text/event-stream", headers, &work, exchange);
+    conn_stream(exchange->conn, headers, &work, exchange);
 }
 
 /* ---- frames ---- */
@@ -159,11 +152,11 @@ void agents_send(void *data, const struct mcp_frame *frame)
 static int status_of(const struct exchange *exchange, int error)
 {
     if (!exchange->is_modern || !error)
-        return error == PARSE_ERROR || error == INVALID_REQUEST ? 400 : 200;
-    if (error == METHOD_NOT_FOUND)
+        return error == MCP_PARSE_ERROR || error == MCP_INVALID_REQUEST ? 400 : 200;
+    if (error == MCP_METHOD_NOT_FOUND)
         return 404;
-    bool is_bad = error == INVALID_PARAMS || error == INVALID_REQUEST || error == PARSE_ERROR || error == MISMATCH ||
-                  error == MISSING_CAPABILITY || error == UNSUPPORTED_VERSION;
+    bool is_bad = error == MCP_INVALID_PARAMS || error == MCP_INVALID_REQUEST || error == MCP_PARSE_ERROR ||
+                  error == MCP_MISMATCH || error == MCP_MISSING_CAPABILITY || error == MCP_UNSUPPORTED_VERSION;
     return is_bad ? 400 : 200;
 }
 
@@ -183,7 +176,7 @@ static void exchange_give(struct exchange *exchange, const struct mcp_frame *fra
         return;
     }
     if (!exchange->is_streaming)
-        begin_stream(exchange);
+        exchange_begin_stream(exchange);
     if (conn->is_closed) /* and the exchange is gone */
         return;
     conn_stream_put(conn, "event: message\ndata: ", 21);
@@ -296,7 +289,7 @@ static void post_modern(struct http_agents *agents, struct http_conn *conn, json
     if (wrong) {
         char text[128];
         snprintf(text, sizeof text, "The header %s does not say what the body says", wrong);
-        agents_refuse(conn, 400, id, MISMATCH, text);
+        agents_refuse(conn, 400, id, MCP_MISMATCH, text);
         return;
     }
     struct exchange *exchange = exchange_new(agents, conn);
@@ -348,7 +341,7 @@ static void begin_news(struct exchange *exchange)
     if (old)
         conn_close(old->conn);
     exchange->session->stream = exchange->number;
-    begin_stream(exchange);
+    exchange_begin_stream(exchange);
     if (!conn->is_closed)
         conn_stream_push(conn);
 }
@@ -384,16 +377,16 @@ static void post_legacy(struct http_agents *agents, struct http_conn *conn, json
 {
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
-    bool is_first = strcmp(json_get_string(message, "method", ""), "initialize") == 0 && id, has_id = false;
+    bool is_first = json_text_is(message, "method", "initialize") && id, has_id = false;
     struct agent_session *session =
         is_first ? agent_session_new(agents) : agent_session_find(agents, conn->head, &has_id);
     if (!session && has_id)
-        agents_refuse(conn, 404, id, INVALID_REQUEST, "There is no such session (any more): send initialize");
+        agents_refuse(conn, 404, id, MCP_INVALID_REQUEST, "There is no such session (any more): send initialize");
     else if (!session)
-        agents_refuse(conn, 400, id, INVALID_REQUEST,
+        agents_refuse(conn, 400, id, MCP_INVALID_REQUEST,
                       "Send initialize first, or say in _meta which protocol you speak (" AGENTS_VERSION ")");
     else if (!is_first && is_version_bad(conn->head))
-        agents_refuse(conn, 400, id, INVALID_REQUEST, BAD_VERSION);
+        agents_refuse(conn, 400, id, MCP_INVALID_REQUEST, BAD_VERSION);
     else
         post_to_session(agents, conn, session, is_first, give_away(&message));
 }
@@ -410,12 +403,12 @@ static void agents_post(struct http_agents *agents, struct http_conn *conn)
     struct tsk_error err = {0};
     json_t *message = NULL;
     if (json_parse(buf_str(&conn->body), conn->body.len, "body", &message, &err) < 0) {
-        agents_refuse(conn, 400, NULL, PARSE_ERROR, "Parse error");
+        agents_refuse(conn, 400, NULL, MCP_PARSE_ERROR, "Parse error");
         return;
     }
     if (!json_is_object(message)) {
         json_decref(message);
-        agents_refuse(conn, 400, NULL, INVALID_REQUEST, "A request is one JSON-RPC message");
+        agents_refuse(conn, 400, NULL, MCP_INVALID_REQUEST, "A request is one JSON-RPC message");
     } else if (is_modern(conn->head, message)) {
         post_modern(agents, conn, message);
     } else {
@@ -447,7 +440,7 @@ void agents_request(struct http_conn *conn)
     else if (!session)
         conn_answer(conn, 404, NULL, NULL, NULL, 0);
     else if (is_version_bad(conn->head))
-        agents_refuse(conn, 400, NULL, INVALID_REQUEST, BAD_VERSION);
+        agents_refuse(conn, 400, NULL, MCP_INVALID_REQUEST, BAD_VERSION);
     else if (is_get)
         agents_get(agents, conn, session);
     else {

@@ -8,7 +8,7 @@
 static const struct op *acting_op(const struct http_agents *agents, const json_t *message)
 {
     const json_t *params = json_object_get(message, "params");
-    if (strcmp(json_get_string(message, "method", ""), "tools/call") != 0)
+    if (!json_text_is(message, "method", "tools/call"))
         return NULL;
     const struct op *op = mcp_server_op(agents->mcp, json_get_string(params, "name", ""));
     return op && op_takes_caller(op) ? op : NULL;

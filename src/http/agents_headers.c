@@ -67,10 +67,8 @@ static const char *name_key(const char *method)
 
 static const json_t *properties_of(const json_t *tools, const char *name)
 {
-    size_t i;
-    json_t *tool;
-    json_array_foreach (tools, i, tool)
-        if (strcmp(json_get_string(tool, "name", ""), name) == 0)
+    json_each (tools, i, tool)
+        if (json_text_is(tool, "name", name))
             return json_object_get(json_object_get(tool, "inputSchema"), "properties");
     return NULL;
 }
@@ -89,9 +87,7 @@ static const char *argument_mismatch(const struct http_head *head, const json_t 
 {
     const json_t *properties = properties_of(tools, json_get_string(params, "name", ""));
     const json_t *arguments = json_object_get(params, "arguments");
-    const char *key;
-    json_t *property;
-    json_object_foreach ((json_t *)properties, key, property) {
+    json_each_pair (properties, key, property) {
         const char *named = json_get_string(property, "x-mcp-header", NULL);
         const json_t *value = named ? json_object_get(arguments, key) : NULL;
         char name[128];

@@ -102,9 +102,7 @@ void caller_verify(struct http_job *job)
 
 static void lease_renew(struct http_job *job)
 {
-    const char *instance;
-    json_t *ignored;
-    json_object_foreach (job->args, instance, ignored) {
+    json_each_key (job->args, instance) {
         struct tsk_error gone; /* it may have ended meanwhile */
         op_renew_caller(job->server->ws, instance, &gone);
     }
@@ -143,20 +141,16 @@ void caller_renew(struct http_server *server, const char *instance)
 
 void caller_renew_all(struct http_server *server, const json_t *instances)
 {
-    size_t i;
-    json_t *instance;
-    json_array_foreach ((json_t *)instances, i, instance)
+    json_each (instances, i, instance)
         caller_renew(server, json_string_value(instance));
 }
 
 /* ---- the end ---- */
 
-static void end_all(struct http_job *job)
+static void callers_end(struct http_job *job)
 {
-    size_t i;
-    json_t *instance;
     job->status = 200;
-    json_array_foreach (job->args, i, instance) {
+    json_each (job->args, i, instance) {
         struct tsk_error err = {0};
         if (op_end_instance(job->server->ws, job->server->root, json_string_value(instance), NULL, &err) < 0 &&
             job->status == 200)
@@ -168,7 +162,7 @@ static void end_all(struct http_job *job)
 
 void caller_end_all(struct http_conn *conn, json_t *instances_take)
 {
-    struct http_job *job = job_new(conn->server, conn, end_all);
+    struct http_job *job = job_new(conn->server, conn, callers_end);
     job->args = instances_take;
     job_start(job);
 }

@@ -284,14 +284,13 @@ void conn_wait(struct http_conn *conn, const struct http_work *work, void *data)
 
 /* ---- streams ---- */
 
-void conn_stream(struct http_conn *conn, const char *type, const char *headers, const struct http_work *work,
-                 void *data)
+void conn_stream(struct http_conn *conn, const char *headers, const struct http_work *work, void *data)
 {
     int size = HTTP_STREAM_MAX / 2; /* the kernel doubles it */
     setsockopt(conn->source.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     stats_request(conn->server->stats, conn->op, 200, conn->began_us);
     conn->keeps_alive = false;
-    put_head(conn, 200, type, headers, -1);
+    put_head(conn, 200, "text/event-stream", headers, -1);
     conn->phase = CONN_STREAM;
     conn->server->stream_count++;
     conn->deadline_ms = 0;
@@ -557,7 +556,7 @@ static void conn_ready(struct loop_source *source, uint32_t events)
 /* ---- time ---- */
 
 /* A part of a request is there. */
-static bool has_begun(const struct http_conn *conn)
+static bool conn_has_begun(const struct http_conn *conn)
 {
     return (conn->phase == CONN_HEAD && conn->in.len) || conn->phase == CONN_BODY;
 }
@@ -578,7 +577,7 @@ void conn_tick(struct http_conn *conn, int64_t now_ms)
         conn->work->tick(conn, now_ms);
     if (conn->is_closed || !conn->deadline_ms || now_ms < conn->deadline_ms)
         return;
-    if (has_begun(conn))
+    if (conn_has_begun(conn))
         give_up(conn, 408, TSK_INVALID_INPUT, "http_too_slow");
     else
         conn_close(conn);
@@ -588,7 +587,7 @@ void conn_end(struct http_conn *conn)
 {
     if (conn->phase == CONN_WORKING || conn->phase == CONN_STREAM || conn->phase == CONN_LINGER)
         return;
-    if (conn->is_known && has_begun(conn))
+    if (conn->is_known && conn_has_begun(conn))
         give_up(conn, 503, TSK_ENVIRONMENT, "http_ending");
     else if (!conn->is_known || conn->phase == CONN_HEAD)
         conn_close(conn);

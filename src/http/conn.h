@@ -86,8 +86,7 @@ void conn_refuse(struct http_conn *conn, int status, enum tsk_code code, const c
 /* The answer will come later: from `work`. */
 void conn_wait(struct http_conn *conn, const struct http_work *work, void *data);
 /* An answer without an end; conn_stream_put adds to it. */
-void conn_stream(struct http_conn *conn, const char *type, const char *headers, const struct http_work *work,
-                 void *data);
+void conn_stream(struct http_conn *conn, const char *headers, const struct http_work *work, void *data);
 void conn_stream_put(struct http_conn *conn, const void *data, size_t len);
 /* Sends what is there; the work's `room` is called in a later turn, when all of it was taken. */
 void conn_stream_push(struct http_conn *conn);

@@ -45,7 +45,7 @@ enum lang http_lang(const struct http_head *head, enum lang otherwise)
 }
 
 /* The body as an object; *ret stays NULL without one. */
-static int take_body(const struct http_conn *conn, json_t **ret, struct tsk_error *err)
+static int dispatch_take_body(const struct http_conn *conn, json_t **ret, struct tsk_error *err)
 {
     if (conn->body.len == 0)
         return 0;
@@ -183,7 +183,7 @@ static void dispatch_row(struct http_conn *conn)
     json_t *body CLEANUP_JSON = NULL, *args = NULL;
     struct http_route route = {0};
     char allow[64];
-    if (take_body(conn, &body, &err) < 0) {
+    if (dispatch_take_body(conn, &body, &err) < 0) {
         answer_error(conn, &err, 0, NULL);
         return;
     }

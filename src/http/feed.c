@@ -232,15 +232,11 @@ void feed_stream(struct http_feed *feed, struct http_conn *conn, const struct fe
     reader->has_time = wish->has_time;
     reader->has_usage = wish->has_usage;
     feed->usage.streams += reader->has_usage;
-    if (feed->count == feed->room) {
-        feed->room = feed->room ? feed->room * 2 : 16;
-        feed->streams = realloc(feed->streams, feed->room * sizeof(struct http_conn *));
-        BUG(!feed->streams);
-    }
+    LIST_GROW(feed->streams, feed->count, feed->room, 16);
     feed->streams[feed->count++] = conn;
     uint64_t id = begin_at(reader, wish->after);
     snprintf(hello, sizeof hello, "retry: 1000\nid: %" PRIu64 "\n\n", id);
-    conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &work, reader);
+    conn_stream(conn, "X-Accel-Buffering: no\r\n", &work, reader);
     if (conn->is_closed)
         return;
     conn_stream_put(conn, hello, strlen(hello));

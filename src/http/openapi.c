@@ -1,4 +1,5 @@
 /* openapi.c - the table as an OpenAPI 3.1 document. */
+#include "base/word.h"
 #include "http/internal.h"
 
 #include <string.h>
@@ -191,10 +192,9 @@ static json_t *error_ref(void)
 }
 
 /* `op` NULL: it is never a result that is no success. */
-static void add_error(json_t *responses, const struct op *op, int status, const char *name)
+static void openapi_add_error(json_t *responses, const struct op *op, int status, const char *name)
 {
-    char key[8];
-    snprintf(key, sizeof key, "%d", status);
+    const char *key = DIGITS(status);
     json_t *there = json_object_get(responses, key);
     const char *said = json_get_string(there, "description", NULL);
     if (status < 400 || (said && strstr(said, name)))
@@ -229,11 +229,11 @@ static json_t *responses_of(const struct op *op, bool is_get, bool streams)
     json_object_set_new(responses, "default",
                         json_pack("{s:s, s:o}", "description", "An error.", "content", json_content(error_ref())));
     for (const enum tsk_code *code = op->errors; *code != TSK_OK; code++)
-        add_error(responses, op, code_info(*code)->http_status, code_info(*code)->name);
+        openapi_add_error(responses, op, code_info(*code)->http_status, code_info(*code)->name);
     static const enum tsk_code always[] = {TSK_INVALID_INPUT, TSK_UNAUTHORIZED, TSK_FORBIDDEN_ORIGIN,
                                            TSK_PAYLOAD_TOO_LARGE, TSK_ENVIRONMENT};
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
-        add_error(responses, NULL, code_info(always[i])->http_status, code_info(always[i])->name);
+        openapi_add_error(responses, NULL, code_info(always[i])->http_status, code_info(always[i])->name);
     return responses;
 }
 
@@ -373,7 +373,7 @@ static const struct other {
     {"/mcp", "delete", "mcp.end", "MCP: end a session.", NULL},
 };
 
-static void add_other(json_t *paths, const struct other *other)
+static void openapi_add_other(json_t *paths, const struct other *other)
 {
     json_t *json = json_pack("{s:s, s:s, s:{s:{s:s}}}", "operationId", other->id, "summary", other->summary,
                              "responses", "200", "description", "Done.");
@@ -410,7 +410,7 @@ void openapi_write(struct buf *b)
         }
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        add_other(paths, &others[i]);
+        openapi_add_other(paths, &others[i]);
     json_t *document CLEANUP_JSON =
         json_pack("{s:s, s:{s:s, s:s, s:s, s:{s:s, s:s}}, s:[{s:s}], s:o, s:{s:o, s:o, s:{s:{s:s, s:s}}}, s:[{s:[]}]}",
                   "openapi", "3.1.0", "info", "title", "tasuki", "version", TASUKI_VERSION, "description",

@@ -232,7 +232,7 @@ enum {
 };
 #define CHUNK_LINE_MAX 256
 
-static int hex_digit(char c)
+static int parse_hex_digit(char c)
 {
     const char *digits = "0123456789abcdefABCDEF", *at = c ? strchr(digits, c) : NULL;
     return !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
@@ -240,7 +240,7 @@ static int hex_digit(char c)
 
 static int chunk_size(struct http_chunks *chunks, char c)
 {
-    int digit = hex_digit(c);
+    int digit = parse_hex_digit(c);
     if (++chunks->line_len > CHUNK_LINE_MAX)
         return -1;
     if (chunks->state == CHUNK_SIZE && digit >= 0) {
@@ -312,8 +312,8 @@ bool http_put_decoded(struct buf *b, const struct http_text *text, bool is_form)
     for (size_t i = 0; i < text->len; i++) {
         char c = text->at[i];
         if (c == '%') {
-            int high = i + 2 < text->len ? hex_digit(text->at[i + 1]) : -1;
-            int low = i + 2 < text->len ? hex_digit(text->at[i + 2]) : -1;
+            int high = i + 2 < text->len ? parse_hex_digit(text->at[i + 1]) : -1;
+            int low = i + 2 < text->len ? parse_hex_digit(text->at[i + 2]) : -1;
             if (high < 0 || low < 0 || (high | low) == 0)
                 return false;
             c = (char)(high * 16 + low);

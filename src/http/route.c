@@ -34,7 +34,7 @@ static bool pattern_fits(const char *pattern, const struct http_text *path, unsi
 }
 
 /* The parameters of the path into `args`. */
-static int take_path(const char *pattern, const struct http_text *path, json_t *args, struct tsk_error *err)
+static int route_take_path(const char *pattern, const struct http_text *path, json_t *args, struct tsk_error *err)
 {
     const char *at = path->at, *end = path->at + path->len;
     while (*pattern) {
@@ -96,14 +96,14 @@ static bool is_when(const char *when, const json_t *body, const char **ret_key)
     char name[32];
     snprintf(name, sizeof name, "%.*s", (int)len, when);
     *ret_key = when;
-    return strcmp(json_get_string(body, name, ""), when + len + 1) == 0;
+    return json_text_is(body, name, when + len + 1);
 }
 
 /* POST {"mode": "check"} where GET is the check: the verb of a row with the same path. */
 static bool is_verb(const struct candidate *candidate, const struct search *search)
 {
     return http_text_is(&search->head->method, "POST") && (candidate->op->flags & OP_READ_ONLY) &&
-           candidate->op->noun && strcmp(json_get_string(search->body, "mode", ""), candidate->op->verb) == 0;
+           candidate->op->noun && json_text_is(search->body, "mode", candidate->op->verb);
 }
 
 static bool has_method(const struct candidate *candidate, const struct http_head *head)
@@ -225,8 +225,8 @@ enum route_found route_find(const struct http_head *head, const json_t *body, st
         json_object_del(args, "mode");
     *ret = (struct http_route){op, search.best.preset};
     *ret_args = args;
-    if (take_query_args(op, &head->query, args, err) == 0 && take_path(search.best.path, &head->path, args, err) == 0 &&
-        search.best.preset)
+    if (take_query_args(op, &head->query, args, err) == 0 &&
+        route_take_path(search.best.path, &head->path, args, err) == 0 && search.best.preset)
         take_preset(search.best.preset, args);
     return ROUTE_FOUND;
 }

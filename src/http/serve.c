@@ -151,9 +151,7 @@ static int show_other(struct http_server *server, struct op_call *call)
 
 static void say_errors(const json_t *answer)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (json_object_get(answer, "errors"), i, item) {
+    json_each (json_object_get(answer, "errors"), i, item) {
         struct tsk_error problem = {0};
         error_set(&problem, TSK_PROCESS_START_FAILED, "problem_of", "what", json_get_string(item, "id", "?"), "reason",
                   json_get_string(json_object_get(item, "error"), "message", "?"), NULL);
@@ -181,7 +179,7 @@ static void restore_queue(struct http_job *job)
     run_quietly(job->server, "process.restore", json_object());
 }
 
-static void no_answer(struct http_job *job)
+static void serve_no_answer(struct http_job *job)
 {
     (void)job;
 }
@@ -363,7 +361,7 @@ int http_serve(struct op_call *call, struct tsk_error *err)
     signals_take(server.wake.fd, false); /* the terminal may go; who wants the server to end says so */
     mallopt(M_ARENA_MAX, 2);             /* not one for each of many short-lived threads */
     struct http_job *job = job_new(&server, NULL, restore_queue);
-    job->done = no_answer;
+    job->done = serve_no_answer;
     job_start(job);
     announce_address(&server, call);
     if (json_get_bool(call->args, "open", false))

@@ -106,7 +106,7 @@ static void put_metric_head(struct buf *b, const char *name, const char *type, c
 }
 
 /* A label's value: what is not plain is left out, and cannot break the line. */
-static void put_label(struct buf *b, const char *value)
+static void stats_put_label(struct buf *b, const char *value)
 {
     for (; *value; value++)
         if (*value >= ' ' && *value != '"' && *value != '\\' && *value < 127)
@@ -138,7 +138,7 @@ static void put_counters(struct buf *b, const struct http_stats *stats)
     put_metric_head(b, "tasuki_events_total", "counter", "Events of the workspace by type, since this server started.");
     for (unsigned i = 0; i < stats->type_count; i++) {
         buf_puts(b, "tasuki_events_total{type=\"");
-        put_label(b, stats->events[i].type);
+        stats_put_label(b, stats->events[i].type);
         buf_printf(b, "\"} %" PRIu64 "\n", stats->events[i].count);
     }
     put_metric_head(b, "tasuki_http_connections", "gauge", "Open connections.");
@@ -178,16 +178,15 @@ static json_t *stats_ask(struct http_job *job, const char *name)
 
 static void put_gauge(struct buf *b, const json_t *list, const char *by, const char *metric, const char *label)
 {
-    json_t *counts CLEANUP_JSON = json_object(), *item, *count;
+    json_t *counts CLEANUP_JSON = json_object(), *count;
     const char *value;
-    size_t i;
-    json_array_foreach (list, i, item) {
+    json_each (list, i, item) {
         value = json_get_string(item, by, "unknown");
         json_object_set_new(counts, value, json_integer(json_get_int(counts, value, 0) + 1));
     }
     json_object_foreach (counts, value, count) {
         buf_printf(b, "%s{%s=\"", metric, label);
-        put_label(b, value);
+        stats_put_label(b, value);
         buf_printf(b, "\"} %" PRId64 "\n", (int64_t)json_integer_value(count));
     }
 }
@@ -195,14 +194,12 @@ static void put_gauge(struct buf *b, const json_t *list, const char *by, const c
 /* The tasks of the runs that were counted. */
 static void put_tasks(struct buf *b, const json_t *runs)
 {
-    json_t *sums CLEANUP_JSON = json_object(), *run, *count;
-    const char *key;
-    size_t i;
+    json_t *sums CLEANUP_JSON = json_object();
     put_metric_head(b, "tasuki_tasks", "gauge", "Tasks of those runs.");
-    json_array_foreach (runs, i, run)
-        json_object_foreach (json_object_get(run, "counts"), key, count)
+    json_each (runs, i, run)
+        json_each_pair (json_object_get(run, "counts"), key, count)
             json_object_set_new(sums, key, json_integer(json_get_int(sums, key, 0) + json_integer_value(count)));
-    json_object_foreach (sums, key, count)
+    json_each_pair (sums, key, count)
         buf_printf(b, "tasuki_tasks{count=\"%s\"} %" PRId64 "\n", key, (int64_t)json_integer_value(count));
 }
 

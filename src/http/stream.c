@@ -184,7 +184,7 @@ static void begin_answer(struct http_stream *stream, bool is_begun)
         return;
     }
     if (is_begun) {
-        conn_stream(conn, "text/event-stream", "X-Accel-Buffering: no\r\n", &streaming, stream);
+        conn_stream(conn, "X-Accel-Buffering: no\r\n", &streaming, stream);
         if (!conn->is_closed)
             conn_stream_push(conn);
         return;

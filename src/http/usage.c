@@ -12,15 +12,15 @@
 /* In a worker: {id: {run, cpu_ms, rss_bytes}} of those that run. */
 static void take_sample(struct http_job *job)
 {
-    json_t *processes CLEANUP_JSON = NULL, *one;
+    json_t *processes CLEANUP_JSON = NULL;
     struct tsk_error ignored; /* without a sample there is no message */
-    size_t i, total;
+    size_t total;
     job->args = json_object();
     if (proc_overview(job->server->ws, SIZE_MAX, &processes, &total, &ignored) < 0)
         return;
-    json_array_foreach (processes, i, one) {
+    json_each (processes, i, one) {
         const json_t *usage = json_object_get(one, "usage");
-        if (usage && strcmp(json_get_string(one, "state_name", ""), "Running") == 0)
+        if (usage && json_text_is(one, "state_name", "Running"))
             json_object_set_new(job->args, json_get_string(one, "id", ""),
                                 json_pack("{s:I, s:I, s:I}", "run", (json_int_t)json_get_int(one, "run", 0), "cpu_ms",
                                           (json_int_t)json_get_int(usage, "cpu_ms", 0), "rss_bytes",
@@ -42,15 +42,13 @@ static json_t *cpu_percent(const struct feed_usage *usage, const char *id, const
 
 static void put_usage(struct buf *b, const struct feed_usage *usage, json_t *samples, int64_t now_ms)
 {
-    char time[TIME_TEXT_MAX];
-    const char *id;
-    json_t *sample, *processes CLEANUP_JSON = json_object();
-    json_object_foreach (samples, id, sample)
+    json_t *processes CLEANUP_JSON = json_object();
+    json_each_pair (samples, id, sample)
         json_object_set_new(processes, id,
                             json_pack("{s:o, s:O}", "cpu_percent", cpu_percent(usage, id, sample, now_ms), "rss_bytes",
                                       json_object_get(sample, "rss_bytes")));
-    time_format_exact(clock_now().wall_ms, time);
-    json_t *message CLEANUP_JSON = json_pack("{s:s, s:O}", "time", time, "processes", processes);
+    json_t *message CLEANUP_JSON =
+        json_pack("{s:s, s:O}", "time", TIME_EXACT(clock_now().wall_ms), "processes", processes);
     buf_puts(b, "event: usage\ndata: ");
     json_write(b, message, false);
     buf_puts(b, "\n\n");

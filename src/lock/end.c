@@ -1,4 +1,5 @@
 #include "lock/end.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,10 +14,8 @@
 
 static int kill_failed(pid_t pid, struct tsk_error *err)
 {
-    char digits[16];
     int number = errno;
-    snprintf(digits, sizeof digits, "%d", (int)pid);
-    error_set(err, TSK_ENVIRONMENT, "kill_failed", "pid", digits, "reason", strerrordesc_np(number), NULL);
+    error_set(err, TSK_ENVIRONMENT, "kill_failed", "pid", DIGITS(pid), "reason", strerrordesc_np(number), NULL);
     err->sys_errno = number;
     return -1;
 }

@@ -42,11 +42,10 @@ static void file_serialise(struct lock_file *file, const struct lock_target *tar
     file->len = b.len;
 }
 
-static int file_remember(struct lock_file *file, const struct stat *st)
+static void file_remember(struct lock_file *file, const struct stat *st)
 {
     file->dev = st->st_dev;
     file->ino = st->st_ino;
-    return 0;
 }
 
 /* A lock that was taken before has left its file as `.spare.<guard>` beside the guard: writing it again and
@@ -68,7 +67,8 @@ static int reuse_spare(struct lock_file *file, const struct lock_target *target)
         return -1;
     file->fd = fd;
     fd = -1;
-    return file_remember(file, &st);
+    file_remember(file, &st);
+    return 0;
 }
 
 static void keep_as_spare(const struct lock_file *file, const struct lock_target *target)
@@ -117,7 +117,8 @@ int lock_file_create(struct lock_file *file, const struct lock_target *target, s
     }
     if (!target->kind->is_sprint && !file->is_private)
         keep_as_spare(file, target);
-    return file_remember(file, &st);
+    file_remember(file, &st);
+    return 0;
 }
 
 static int give_name(const struct lock_file *file, const struct lock_target *target, const char *name)

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "base/lockers.h"
+#include "base/word.h"
 #include "lock/record.h"
 #include "lock/wait.h"
 
@@ -44,17 +45,17 @@ static struct {
     size_t count, max;
 } open_guards = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void before_fork(void)
+static void guards_before_fork(void)
 {
     pthread_mutex_lock(&open_guards.mutex);
 }
 
-static void after_fork_parent(void)
+static void guards_after_fork_parent(void)
 {
     pthread_mutex_unlock(&open_guards.mutex);
 }
 
-static void after_fork_child(void)
+static void guards_after_fork_child(void)
 {
     for (size_t i = 0; i < open_guards.count; i++)
         fs->close(open_guards.fds[i]);
@@ -64,7 +65,7 @@ static void after_fork_child(void)
 
 static void open_guards_init(void)
 {
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    pthread_atfork(guards_before_fork, guards_after_fork_parent, guards_after_fork_child);
 }
 
 static int open_guards_add(int fd)
@@ -139,17 +140,6 @@ void guard_close_fd(int *fd)
     fs_close(fd);
 }
 
-/* A stopped or interrupted process must not sit on the guard: the signals of a terminal wait outside. */
-static void block_signals(sigset_t *saved)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGTSTP);
-    pthread_sigmask(SIG_BLOCK, &set, saved);
-}
-
 /* The guard is held for some ten microseconds; giving the processor away now and then is nearly always
  * enough. */
 static int lock_byte(int fd, off_t byte)
@@ -176,18 +166,16 @@ static int lock_byte(int fd, off_t byte)
 static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
 {
     pid_t pid = 0;
-    char digits[16], name[64] = "?";
+    char name[64] = "?";
     if (errno != ETIMEDOUT)
         return fs_error(err, "lock", guard->fd, NULL);
     if (guard_byte_holders(guard, byte, &pid, 1) == 0) {
         error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
         return -1;
     }
-    snprintf(digits, sizeof digits, "%d", (int)pid);
     proc_name(pid, name, sizeof name);
-    error_set(err, TSK_ENVIRONMENT, "guard_busy", "pid", digits, "name", name, NULL);
-    error_add_next(err, "ps -p %d", (int)pid);
-    return -1;
+    error_set(err, TSK_ENVIRONMENT, "guard_busy", "pid", DIGITS(pid), "name", name, NULL);
+    return error_add_next(err, "ps -p %d", (int)pid);
 }
 
 int guard_peek(struct guard *guard, struct tsk_error *err)
@@ -208,7 +196,7 @@ int guard_peek(struct guard *guard, struct tsk_error *err)
 int guard_lock_only(struct guard *guard, struct tsk_error *err)
 {
     BUG(guard->is_locked);
-    block_signals(&guard->saved_signals);
+    signals_hold(&guard->saved_signals);
     if (lock_byte(guard->fd, 0) < 0) {
         byte_failed(guard, 0, err);
         pthread_sigmask(SIG_SETMASK, &guard->saved_signals, NULL);
@@ -325,7 +313,7 @@ int guard_next_ticket(struct guard *guard, uint64_t *ret, struct tsk_error *err)
 
 int guard_tickets_lock(struct guard *guard, sigset_t *saved, struct tsk_error *err)
 {
-    block_signals(saved);
+    signals_hold(saved);
     if (lock_byte(guard->fd, TICKET_BYTE) == 0)
         return 0;
     byte_failed(guard, TICKET_BYTE, err);

@@ -186,8 +186,7 @@ static int open_lock_file(const struct lock_target *target, struct judgement *j,
 not_regular:
     error_set(err, TSK_ENVIRONMENT, "lock_not_regular", "path", path, NULL);
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
-    error_add_next(err, "ls -ld %s", shell_word(&word, path));
-    return -1;
+    return error_add_next(err, "ls -ld %s", shell_word(&word, path));
 }
 
 /* A broken file under the default name is a zombie. A name given with --lock-file may be any file of the project: only a file

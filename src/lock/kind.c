@@ -51,7 +51,7 @@ static int check_fs(struct lock_target *target, struct tsk_error *err)
     if (fs_classify(target->dir, &class, &name) < 0)
         return error_errno(err, "examine", target->file);
     bool trusted = class == FS_LOCAL;
-    if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", false, &trusted, err) < 0)
+    if (class == FS_SINGLE_KERNEL && workspace_config_bool(target->ws, "trust_fs", &trusted, err) < 0)
         return -1;
     if (trusted) {
         if (!target->owns_dirs)
@@ -257,7 +257,7 @@ void lock_target_words(const struct lock_target *target, char *words, size_t siz
         snprintf(words, size, "%s %s", target->kind->name, target->id);
 }
 
-static void put_option(struct buf *b, const char *option, const char *value)
+static void kind_put_option(struct buf *b, const char *option, const char *value)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (value)
@@ -268,14 +268,14 @@ void lock_target_command(const struct lock_target *target, const char *verb, str
 {
     struct buf id CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(b, "tasuki");
-    put_option(b, "--root", target->given_root);
+    kind_put_option(b, "--root", target->given_root);
     if (target->kind->is_sprint) {
         buf_printf(b, " sprint %s", verb);
-        put_option(b, "--project-root", target->given_project_root);
-        put_option(b, "--lock-file", target->given_lock_file);
+        kind_put_option(b, "--project-root", target->given_project_root);
+        kind_put_option(b, "--lock-file", target->given_lock_file);
         if (strcmp(verb, "acquire") == 0) {
-            put_option(b, "--session", target->given_session ? target->given_session : "S");
-            put_option(b, "--epic", target->given_epic ? target->given_epic : "E");
+            kind_put_option(b, "--session", target->given_session ? target->given_session : "S");
+            kind_put_option(b, "--epic", target->given_epic ? target->given_epic : "E");
         }
         return;
     }

@@ -345,7 +345,7 @@ static void leave_lock_to_line(struct attempt *a)
     a->goes_past = true;
 }
 
-static int wait_for_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)
+static int lock_wait_for_holder(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     int64_t left = time_left(deadline);
     return after_wait(wait_for_change(&a->guard, a->target, &a->found, a->found_fd, &a->watch, left), err);
@@ -364,7 +364,7 @@ static int wait_for_turn_and_holder(struct attempt *a, int64_t deadline, struct 
     if (lock_judge(a->target, &a->guard, &a->now, &a->found, &a->found_fd, &ignored) < 0 ||
         a->found.verdict != VERDICT_HELD)
         return 0;
-    return wait_for_holder(a, deadline, err);
+    return lock_wait_for_holder(a, deadline, err);
 }
 
 /* Returns with the guard locked (STEP_TAKEN) or not (everything else). */
@@ -404,7 +404,7 @@ static enum step take_or_wait(struct attempt *a, struct tsk_error *err)
         }
         if (waited == 1 || a->found.verdict == VERDICT_ZOMBIE)
             return STEP_HELD;
-        waited = a->has_ticket ? wait_for_holder(a, deadline, err) : wait_for_turn_and_holder(a, deadline, err);
+        waited = a->has_ticket ? lock_wait_for_holder(a, deadline, err) : wait_for_turn_and_holder(a, deadline, err);
     }
     return STEP_FAILED;
 }

@@ -1,6 +1,7 @@
 #include "lock/record.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "base/yaml.h"
 
 #include <ctype.h>
@@ -133,11 +134,8 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
         return -1;
     struct lock_record record;
     record_init(&record);
-    const char *key;
-    json_t *value;
-    json_object_foreach (root, key, value) {
-        char digits[24];
-        snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(value));
+    json_each_pair (root, key, value) {
+        const char *digits = DIGITS(json_integer_value(value));
         if (json_is_integer(value))
             record_store(&record, key, digits);
         else if (json_is_string(value))
@@ -176,11 +174,6 @@ static void put_added_keys(const struct lock_record *record, struct buf *b)
     buf_json_pair_int(b, "expires_boot_ms", record->expires_boot_ms);
 }
 
-static const char *or_null(const char *text)
-{
-    return text[0] ? text : NULL;
-}
-
 typedef void put_text(struct buf *b, const char *key, const char *value);
 
 /* The keys of the who that no other key has. */
@@ -200,21 +193,18 @@ static void put_who(const struct who *who, put_text *put, struct buf *b)
 
 void record_write_json(const struct lock_record *record, const char *lock_type, struct buf *b)
 {
-    char created[TIME_TEXT_MAX], expires[TIME_TEXT_MAX];
-    time_format_local(record->created_ms, created);
-    time_format_local(record->expires_ms, expires);
     buf_puts(b, "{");
     buf_json_pair(b, "version", "1.0");
     buf_json_pair(b, "lock_type", lock_type);
-    buf_json_pair(b, "request_id", or_null(record->request_id));
-    buf_json_pair(b, "run_id", or_null(record->run_id));
+    buf_json_pair(b, "request_id", text_or_null(record->request_id));
+    buf_json_pair(b, "run_id", text_or_null(record->run_id));
     if (record->hold == HOLD_LEASE)
         buf_json_pair(b, "pid", NULL);
     else
         buf_json_pair_int(b, "pid", record->pid);
     buf_json_pair(b, "host", record->host);
-    buf_json_pair(b, "created_at", created);
-    buf_json_pair(b, "expires_at", expires);
+    buf_json_pair(b, "created_at", TIME_LOCAL(record->created_ms));
+    buf_json_pair(b, "expires_at", TIME_LOCAL(record->expires_ms));
     if (record->name[0])
         buf_json_pair(b, "name", record->name);
     put_added_keys(record, b);
@@ -237,8 +227,7 @@ static void yaml_pair(struct buf *b, const char *key, const char *value)
 
 void record_write_yaml(const struct lock_record *record, struct buf *b)
 {
-    char started[TIME_TEXT_MAX];
-    time_format_utc(record->created_ms, started);
+    const char *started = TIME_IN_UTC(record->created_ms);
     buf_printf(b, "pid: %d\n", (int)record->pid);
     yaml_pair(b, "session_id", record->session_id);
     yaml_pair(b, "started_at", started);

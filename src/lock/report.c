@@ -1,5 +1,6 @@
 #include "lock/report.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "lock/line.h"
 #include "own/who.h"
 
@@ -12,11 +13,6 @@ const char *verdict_name(enum verdict verdict)
     static const char *const names[] = {
         [VERDICT_FREE] = "free", [VERDICT_HELD] = "held", [VERDICT_STALE] = "stale", [VERDICT_ZOMBIE] = "zombie"};
     return names[verdict];
-}
-
-static const char *or_null(const char *text)
-{
-    return text[0] ? text : NULL;
 }
 
 /* The who of a holder. A lock of another tool has none: then there is nothing to show but its pid. */
@@ -51,9 +47,7 @@ json_t *report_holder(struct tsk_workspace *ws, const struct lock_record *record
 
 static void set_time(json_t *json, const char *key, int64_t wall_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_local(wall_ms, text);
-    json_object_set_new(json, key, wall_ms < 0 ? json_null() : json_string(text));
+    json_object_set_new(json, key, wall_ms < 0 ? json_null() : json_string(TIME_LOCAL(wall_ms)));
 }
 
 #define SAME_MOMENT_MS 2000 /* two looks at the clock, and the file has whole seconds */
@@ -96,7 +90,7 @@ static void put_record(struct buf *b, const struct lock_target *target, const st
 {
     buf_puts(b, "{");
     buf_json_pair(b, "kind", target->kind->name);
-    buf_json_pair(b, "id", or_null(target->id));
+    buf_json_pair(b, "id", text_or_null(target->id));
     buf_json_pair_int(b, "fence", (int64_t)record->fence);
     if (record->hold == HOLD_LEASE)
         buf_json_pair(b, "instance", record->instance);
@@ -109,8 +103,8 @@ static int report_append(const struct lock_target *target, const struct now *now
                          const struct lock_record *record, struct buf *data, struct tsk_error *err)
 {
     struct event event = {.type = type,
-                          .session_id = or_null(record->session_id),
-                          .run_id = or_null(record->run_id),
+                          .session_id = text_or_null(record->session_id),
+                          .run_id = text_or_null(record->run_id),
                           .data = buf_str(data)};
     BUG(data->failed);
     return workspace_event(target->ws, now, &event, err);
@@ -122,8 +116,8 @@ static void append_fact(const struct lock_target *target, const struct now *now,
 {
     struct tsk_error problem;
     struct event event = {.type = type,
-                          .session_id = or_null(record->session_id),
-                          .run_id = or_null(record->run_id),
+                          .session_id = text_or_null(record->session_id),
+                          .run_id = text_or_null(record->run_id),
                           .data = buf_str(data)};
     BUG(data->failed);
     if (workspace_event_later(target->ws, now, &event, &problem) < 0)
@@ -140,8 +134,8 @@ static void put_old_holder(struct buf *b, const struct judgement *before)
     else
         buf_json_pair_int(b, "pid", old->pid);
     buf_json_pair_int(b, "fence", (int64_t)old->fence);
-    buf_json_pair(b, "session_id", or_null(old->session_id));
-    buf_json_pair(b, "run_id", or_null(old->run_id));
+    buf_json_pair(b, "session_id", text_or_null(old->session_id));
+    buf_json_pair(b, "run_id", text_or_null(old->run_id));
     buf_json_pair(b, "how", before->how);
     buf_puts(b, "}");
 }
@@ -183,14 +177,13 @@ void report_released(const struct lock_target *target, const struct now *now, co
 
 void report_renewed(const struct lock_target *target, const struct now *now, const struct lock_record *record)
 {
-    char storage[4096], expires[TIME_TEXT_MAX];
+    char storage[4096];
     struct buf data;
     if (record->hold == HOLD_LEASE)
         return;
     buf_init_fixed(&data, storage, sizeof storage);
     put_record(&data, target, record);
-    time_format_exact(record->expires_ms, expires);
-    buf_json_pair(&data, "expires_at", expires);
+    buf_json_pair(&data, "expires_at", TIME_EXACT(record->expires_ms));
     buf_puts(&data, "}");
     append_fact(target, now, "lock.renewed", record, &data);
 }
@@ -206,7 +199,7 @@ static void put_caller(struct buf *b, const struct lock_proof *proof)
     if (!proof->is_remote && proc_guess_holder(&process) == 0) {
         proc_name(process.pid, name, sizeof name);
         buf_json_pair_int(b, "pid", process.pid);
-        buf_json_pair(b, "program", or_null(name));
+        buf_json_pair(b, "program", text_or_null(name));
     }
     buf_json_pair(b, "session_id", proof->session_id);
     buf_puts(b, "}");
@@ -225,7 +218,7 @@ void report_released_by(const struct lock_target *target, const struct now *now,
         buf_json_key(&data, "session_mismatch");
         buf_puts(&data, "{");
         buf_json_pair(&data, "expected", proof->session_id);
-        buf_json_pair(&data, "actual", or_null(record->session_id));
+        buf_json_pair(&data, "actual", text_or_null(record->session_id));
         buf_puts(&data, "}");
     }
     buf_puts(&data, "}");
@@ -309,15 +302,15 @@ void report_add_facts(const struct lock_target *target, const struct now *now, c
     lock_target_path(target, path);
     error_add(err, "lock", words);
     error_add(err, "kind", target->kind->name);
-    error_add(err, "id", or_null(target->id));
+    error_add(err, "id", text_or_null(target->id));
     error_add(err, "path", path);
     if (found->verdict == VERDICT_FREE)
         return;
     if (target->kind->kind == TSK_LOCK_REQUEST)
         error_add(err, "request_id", target->id);
     else
-        error_add(err, "request_id", or_null(record->request_id));
-    error_add(err, "run_id", or_null(record->run_id));
+        error_add(err, "request_id", text_or_null(record->request_id));
+    error_add(err, "run_id", text_or_null(record->run_id));
     if (target->kind->kind == TSK_LOCK_REQUEST && record->run_id[0]) {
         char url[LOCK_WORDS_MAX];
         snprintf(url, sizeof url, "/api/runs/%s", record->run_id);

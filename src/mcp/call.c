@@ -34,7 +34,7 @@ static json_t *structured_result(const char *prefix, json_t *structure_take, boo
 }
 
 /* The first words, so that who only skims stops here. */
-static const char *verdict_of(const struct op *op, enum tsk_code code)
+static const char *call_verdict_of(const struct op *op, enum tsk_code code)
 {
     const char *category = code_info(code)->category;
     /* A read-only operation uses its refusal word only when its wait has timed out: the reader should call again. */
@@ -67,11 +67,9 @@ static const char *tool_of_command(const struct mcp_server *server, const char *
     return op && op->mcp.tool && mcp_tool_find(server, op->mcp.tool) ? op->mcp.tool : NULL;
 }
 
-static void put_next(struct buf *text, const struct mcp_server *server, const json_t *commands)
+static void call_put_next(struct buf *text, const struct mcp_server *server, const json_t *commands)
 {
-    size_t i;
-    json_t *command;
-    json_array_foreach (commands, i, command) {
+    json_each (commands, i, command) {
         const char *tool = tool_of_command(server, json_string_value(command));
         buf_printf(text, "%s%s", i ? "; " : "\nNext: ", json_string_value(command));
         if (tool)
@@ -88,7 +86,7 @@ static bool is_held_by_other(const struct tsk_error *err)
 }
 
 /* Adds "held by …". The titles of most codes do not name the holder, and not every client shows the structure to its model. */
-static void put_holder(struct buf *text, const json_t *context)
+static void call_put_holder(struct buf *text, const json_t *context)
 {
     const json_t *holder = json_object_get(context, "holder"), *alive = json_object_get(holder, "alive");
     static const char *const keys[][2] = {{"session_id", "session"}, {"run_id", "run"}, {"instance", "instance"}};
@@ -118,7 +116,7 @@ static void put_holder(struct buf *text, const json_t *context)
 }
 
 /* Adds who has started or registered the process that the call met: the sentence of the code does not name it. */
-static void put_starter(struct buf *text, enum lang lang, const struct tsk_error *err, const json_t *context)
+static void call_put_starter(struct buf *text, enum lang lang, const struct tsk_error *err, const json_t *context)
 {
     const json_t *starter = json_object_get(context, "started_by"),
                  *who = starter ? starter : json_object_get(context, "created_by");
@@ -139,12 +137,12 @@ static json_t *error_result(const struct mcp_server *server, const struct op *op
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     json_t *document = json_of_error(err, lang_name(server->options.lang));
     const json_t *error = json_object_get(document, "error");
-    buf_printf(&text, "%s: ", verdict ? verdict : verdict_of(op, err->code));
+    buf_printf(&text, "%s: ", verdict ? verdict : call_verdict_of(op, err->code));
     if (!verdict && is_held_by_other(err))
-        put_holder(&text, json_object_get(error, "context"));
+        call_put_holder(&text, json_object_get(error, "context"));
     buf_printf(&text, "%s (%s)", json_get_string(error, "message", ""), code_info(err->code)->name);
-    put_starter(&text, server->options.lang, err, json_object_get(error, "context"));
-    put_next(&text, server, json_object_get(error, "next"));
+    call_put_starter(&text, server->options.lang, err, json_object_get(error, "context"));
+    call_put_next(&text, server, json_object_get(error, "next"));
     json_t *result = mcp_text_result(buf_str(&text), true);
     json_object_set_new(result, "structuredContent", document);
     return result;
@@ -156,7 +154,7 @@ static void put_error_reason(struct buf *b, const struct mcp_server *server, con
 {
     const char *message = json_get_string(answer, "message", NULL), *run = json_get_string(answer, "run_id", NULL);
     const json_t *failure = json_array_get(json_object_get(answer, "failures"), 0);
-    buf_printf(b, "%s: ", verdict_of(call->op, call->verdict));
+    buf_printf(b, "%s: ", call_verdict_of(call->op, call->verdict));
     if (message)
         buf_puts(b, message);
     else if (failure)
@@ -168,7 +166,7 @@ static void put_error_reason(struct buf *b, const struct mcp_server *server, con
         json_t *next CLEANUP_JSON = json_array();
         json_array_append_new(next, json_sprintf("tasuki runs logs %s", run));
         json_array_append_new(next, json_sprintf("tasuki resume %s", run));
-        put_next(b, server, next);
+        call_put_next(b, server, next);
     }
     buf_puts(b, "\n");
 }
@@ -235,7 +233,7 @@ static bool call_is_cancelled(struct op_call *call)
 static void note_process(struct mcp_server *server, const json_t *process)
 {
     const char *id = json_get_string(process, "id", NULL);
-    if (!id || strcmp(json_get_string(process, "state_name", ""), "Running") != 0)
+    if (!id || !json_text_is(process, "state_name", "Running"))
         return;
     pthread_mutex_lock(&server->mutex);
     if (!server->started)
@@ -248,27 +246,24 @@ static void note_process(struct mcp_server *server, const json_t *process)
 static void note_started(struct mcp_server *server, const struct op *op, const json_t *answer)
 {
     static const char *const starts[] = {"process.create", "process.start", "process.restart", "template.use"};
-    const json_t *process;
-    size_t i;
     bool is_start = false;
-    for (i = 0; i < sizeof starts / sizeof starts[0]; i++)
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         is_start |= strcmp(op->name, starts[i]) == 0;
     if (!is_start)
         return;
     note_process(server, answer);
-    json_array_foreach (json_object_get(answer, "processes"), i, process)
+    json_each (json_object_get(answer, "processes"), i, process)
         note_process(server, process);
 }
 
 void mcp_stop_started(struct mcp_server *server)
 {
-    const char *value = getenv("TASUKI_STOP_ON_SHUTDOWN"), *id;
-    json_t *ignored;
+    const char *value = getenv("TASUKI_STOP_ON_SHUTDOWN");
     if (!value)
         value = getenv("VANTAGE_STOP_ON_SHUTDOWN");
     if (!value || (strcmp(value, "true") != 0 && strcmp(value, "1") != 0))
         return;
-    json_object_foreach (server->started, id, ignored) {
+    json_each_key (server->started, id) {
         struct tsk_error err;
         json_decref(mcp_run_op(server, "process.stop", json_pack("{s:[s]}", "id", id), &err)); /* it may have ended */
     }
@@ -332,11 +327,6 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
     return error_result(server, op, err, NULL);
 }
 
-static void free_text(char **text)
-{
-    free(*text);
-}
-
 json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
 {
     const struct op *op = request->tool->op;
@@ -346,8 +336,8 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     if (!given)
         given = json_object();
     bool takes_caller = server->options.is_shared || op_param_find(op, "instance");
-    char *secret CLEANUP(free_text) = takes_caller ? op_take_secret(op, given) : NULL;
-    char *caller CLEANUP(free_text) = takes_caller ? op_take_caller(op, given) : NULL;
+    char *secret CLEANUP_FREE = takes_caller ? op_take_secret(op, given) : NULL;
+    char *caller CLEANUP_FREE = takes_caller ? op_take_caller(op, given) : NULL;
     request->caller = caller;
     if (mcp_asking_begin(request, op, given, &err, fault) < 0)
         return fault->code ? NULL : error_result(server, op, &err, NULL);

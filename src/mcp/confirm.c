@@ -62,9 +62,9 @@ static json_t *record_of(const struct mcp_request *request, const struct op *op,
 static bool is_for_this(const struct mcp_request *request, const struct op *op, const json_t *args,
                         const json_t *record, const char *way)
 {
-    return strcmp(json_get_string(record, "operation", ""), op->name) == 0 &&
-           strcmp(json_get_string(record, "way", ""), way) == 0 && json_equal(json_object_get(record, "args"), args) &&
-           strcmp(json_get_string(record, "instance", ""), mcp_server_instance(request->link->server)) == 0;
+    return json_text_is(record, "operation", op->name) && json_text_is(record, "way", way) &&
+           json_equal(json_object_get(record, "args"), args) &&
+           json_text_is(record, "instance", mcp_server_instance(request->link->server));
 }
 
 static void asking_approve(struct mcp_asking *asking, const json_t *record)
@@ -86,8 +86,7 @@ static int begin_token(struct mcp_request *request, const struct op *op, const j
     if (!json_get_bool(record, "approved", false)) {
         error_set(err, TSK_NEEDS_CONFIRMATION, TEXT_NEEDS, "question", json_get_string(record, "question", ""),
                   "confirm_token", token, NULL);
-        error_add_next(err, "tasuki confirm %s", token);
-        return -1;
+        return error_add_next(err, "tasuki confirm %s", token);
     }
     if (confirm_take(ws, token, &taken, err) < 0)
         return -1;
@@ -160,8 +159,7 @@ static bool may_decide_alone(const struct op_call *call)
     bool is_allowed = false;
     if (call->asks_about_dead || call->has_force)
         return true;
-    return call->ws && workspace_config_bool(call->ws, "agents_confirm_live", false, &is_allowed, &ignored) == 0 &&
-           is_allowed;
+    return call->ws && workspace_config_bool(call->ws, "agents_confirm_live", &is_allowed, &ignored) == 0 && is_allowed;
 }
 
 /* Sends the form to the party that waits for it: a legacy client, or the client of the task. */
@@ -187,11 +185,6 @@ static bool is_task(struct mcp_request *request)
     return has_task;
 }
 
-static void free_text(char **text)
-{
-    free(*text);
-}
-
 /* As a form shows it: the keys to press are a terminal's. */
 static char *plain_question(const char *question)
 {
@@ -203,7 +196,7 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 {
     struct mcp_request *request = call->skin;
     struct mcp_asking *asking = &request->asking;
-    char *question CLEANUP(free_text) = plain_question(shown);
+    char *question CLEANUP_FREE = plain_question(shown);
     if (asking->approved && strcmp(asking->approved, question) == 0)
         return true;
     if (asking->is_refused)
@@ -227,7 +220,7 @@ bool mcp_asking_confirm(struct op_call *call, const char *shown)
 /* ---- after it ---- */
 
 /* Over a refusal that says who holds what, or an answer that says it in other words. */
-static void needs_confirmation(struct tsk_error *err, const char *text, const char *question)
+static void tool_needs_confirmation(struct tsk_error *err, const char *text, const char *question)
 {
     if (err->code == TSK_OK)
         error_set(err, TSK_NEEDS_CONFIRMATION, text, NULL);
@@ -243,7 +236,7 @@ json_t *mcp_asking_end(struct mcp_request *request, const struct op *op, const j
     struct tsk_workspace *ws = mcp_server_workspace(request->link->server);
     char token[CONFIRM_TOKEN_SIZE];
     if (asking->is_refused) {
-        needs_confirmation(err, "mcp_declined", asking->question);
+        tool_needs_confirmation(err, "mcp_declined", asking->question);
         return NULL;
     }
     bool has_form = request->is_modern && mcp_client_has_forms(request) && !asking->by_token;
@@ -257,7 +250,7 @@ json_t *mcp_asking_end(struct mcp_request *request, const struct op *op, const j
     if (has_form)
         return json_pack("{s:s, s:{s:{s:s, s:o}}, s:s}", "resultType", "input_required", "inputRequests", KEY, "method",
                          "elicitation/create", "params", confirm_form(asking->question), "requestState", token);
-    needs_confirmation(err, asking->is_dead ? "mcp_confirm_dead" : TEXT_NEEDS, asking->question);
+    tool_needs_confirmation(err, asking->is_dead ? "mcp_confirm_dead" : TEXT_NEEDS, asking->question);
     error_add(err, "confirm_token", token);
     error_add_int(err, "confirm_token_expires_in_ms", CONFIRM_TTL_MS);
     error_add_next(err, "tasuki confirm %s", token);

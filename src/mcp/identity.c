@@ -1,4 +1,5 @@
 #include "mcp/identity.h"
+#include "base/clock.h"
 #include "base/listing.h"
 #include "base/log.h"
 #include "base/word.h"
@@ -89,18 +90,15 @@ static struct proc_id process_of(struct tsk_workspace *ws, const char *instance)
 /* A process by its identity: its start in ms is computed again each time, and may come out a millisecond off. */
 static void serve_name(const struct proc_id *process, const char *instance, char name[64])
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
     if (process->pid) {
         snprintf(name, 64, SERVE "%d.%llu", (int)process->pid, (unsigned long long)process->start_ticks);
         return;
     }
-    for (; *instance; instance++)
-        hash = (hash ^ (unsigned char)*instance) * 1099511628211u;
-    snprintf(name, 64, SERVE "%016llx", (unsigned long long)hash);
+    snprintf(name, 64, SERVE "%016llx", (unsigned long long)text_hash(HASH_BEGIN, instance));
 }
 
 /* Whether a serve file's process is gone; a file of a name has none, and becomes old. */
-static bool is_left(int dir, const char *name)
+static bool serve_is_left(int dir, const char *name)
 {
     struct proc_id process = {.pid_ns = pid_namespace()};
     char *dot;
@@ -124,7 +122,7 @@ static void sweep_sessions(int dir)
     for (const char *name; (name = listing_next(&names));) {
         char path[300];
         snprintf(path, sizeof path, MCP_FOLDER "/%s", name);
-        if (strncmp(path, SERVE, strlen(SERVE)) == 0 && is_left(dir, path))
+        if (strncmp(path, SERVE, strlen(SERVE)) == 0 && serve_is_left(dir, path))
             fs->unlinkat(dir, path, 0);
     }
 }
@@ -182,7 +180,7 @@ static void write_ending(int fd)
     for (int i = 0; i < 20 && clock_gettime(CLOCK_REALTIME_COARSE, &late) == 0 &&
                     late.tv_sec * 1000 + late.tv_nsec / 1000000 <= now.wall_ms;
          i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        clock_nap(1);
 }
 
 static struct ending read_ending(int fd)
@@ -251,14 +249,13 @@ static const char *instance_of(const json_t *lock)
 static json_t *locks_of(struct mcp_server *server, const char *instance)
 {
     struct tsk_error problem = {0};
-    json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &problem), *lock;
-    size_t i;
+    json_t *answer CLEANUP_JSON = mcp_run_op(server, "lock.list", json_object(), &problem);
     if (!answer) {
         log_problem(&problem);
         return NULL;
     }
     json_t *mine = json_array();
-    json_array_foreach (json_object_get(answer, "locks"), i, lock)
+    json_each (json_object_get(answer, "locks"), i, lock)
         if (instance_is_same_id(instance_of(lock), instance))
             json_array_append(mine, lock);
     return mine;
@@ -285,16 +282,15 @@ static bool is_later(const json_t *lock, const struct ending *ending)
 
 static void release_locks(struct mcp_server *server, const char *instance, const struct ending *ending)
 {
-    json_t *mine CLEANUP_JSON = locks_of(server, instance), *lock;
-    size_t i;
-    json_array_foreach (mine, i, lock) {
+    json_t *mine CLEANUP_JSON = locks_of(server, instance);
+    json_each (mine, i, lock) {
         struct tsk_error problem = {0};
         if (is_later(lock, ending))
             continue;
         json_t *args =
             json_pack("{s:s, s:s}", "kind", json_get_string(lock, "kind", "name"), "instance", instance_of(lock));
         const char *id = json_get_string(lock, "id", NULL);
-        if (id && strcmp(json_get_string(lock, "kind", ""), "sprint") != 0)
+        if (id && !json_text_is(lock, "kind", "sprint"))
             json_object_set_new(args, "id", json_string(id));
         json_t *released CLEANUP_JSON = mcp_run_op(server, "lock.release", args, &problem);
         if (!released)

@@ -15,17 +15,6 @@
 #define MCP_TASKS         "io.modelcontextprotocol/tasks"
 #define MCP_INSTANCES_MAX 64 /* that one link remembers; of more, the oldest end by their lease */
 
-enum {
-    MCP_PARSE_ERROR = -32700,
-    MCP_INVALID_REQUEST = -32600,
-    MCP_METHOD_NOT_FOUND = -32601,
-    MCP_INVALID_PARAMS = -32602,
-    MCP_INTERNAL = -32603,
-    MCP_RESOURCE_NOT_FOUND = -32002, /* legacy only */
-    MCP_MISSING_CAPABILITY = -32021,
-    MCP_UNSUPPORTED_VERSION = -32022,
-};
-
 /* A JSON-RPC error. code 0 with no result: the answer comes later. */
 struct mcp_fault {
     int code;
@@ -218,10 +207,8 @@ enum mcp_due mcp_request_due(struct mcp_request *request, int64_t now_ms);
 void mcp_request_tick(struct mcp_request *request, enum mcp_due due, int64_t now_ms);
 /* Ends the wait of its operation, if it is in one; with the link's mutex held. */
 void mcp_request_signal(struct mcp_request *request);
-void mcp_in_future(struct timespec *ret, int64_t ms); /* of CLOCK_MONOTONIC, for condition variables */
 /* Sends an answer; the caller has made sure that it is the only one (is_answered, M4). `fault` keeps nothing. */
 void mcp_request_answer(struct mcp_request *request, json_t *result_take, struct mcp_fault *fault);
-bool mcp_request_is_cancelled(struct mcp_request *request);
 /* For operations that wait: cancelled, or the connection has ended. */
 bool mcp_request_is_over(struct mcp_request *request);
 /* False when it was over before the time was. */

@@ -1,4 +1,5 @@
 /* link.c - one connection: frames in, frames out, what runs in between. */
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
@@ -238,7 +239,7 @@ static bool is_response(const json_t *message)
 bool mcp_wants_answer(const json_t *message)
 {
     bool is_notification = json_get_string(message, "method", NULL) && !json_object_get(message, "id");
-    return strcmp(json_get_string(message, "jsonrpc", ""), "2.0") != 0 || !(is_notification || is_response(message));
+    return !json_text_is(message, "jsonrpc", "2.0") || !(is_notification || is_response(message));
 }
 
 void mcp_link_take(struct mcp_link *link, uint64_t about, const char *text, size_t len)
@@ -261,7 +262,7 @@ void mcp_link_take_json(struct mcp_link *link, uint64_t about, json_t *message_t
     json_t *message CLEANUP_JSON = message_take;
     const json_t *id = json_object_get(message, "id");
     const char *method = json_get_string(message, "method", NULL);
-    bool is_ours = strcmp(json_get_string(message, "jsonrpc", ""), "2.0") == 0;
+    bool is_ours = json_text_is(message, "jsonrpc", "2.0");
     if (!mcp_wants_answer(message)) {
         if (method)
             take_notification(link, message, method);
@@ -361,8 +362,7 @@ void mcp_link_end(struct mcp_link *link, int64_t drain_ms)
 {
     int64_t end = clock_now().boot_ms + drain_ms;
     while (!end_waits(link) && clock_now().boot_ms < end) {
-        struct timespec soon;
-        mcp_in_future(&soon, LINK_CANCEL_MS);
+        struct timespec soon = clock_deadline(CLOCK_MONOTONIC, LINK_CANCEL_MS);
         pool_nudge(link->server->pool);
         pthread_mutex_lock(&link->mutex);
         if (link->running || link->is_looking)
@@ -439,7 +439,7 @@ json_t *mcp_link_callers(struct mcp_link *link)
 }
 
 /* Where it is in the list; its size if it is not. */
-static size_t index_of(const json_t *ids, const char *instance)
+static size_t link_index_of(const json_t *ids, const char *instance)
 {
     size_t i;
     json_t *one;
@@ -461,16 +461,16 @@ static void add_link_instance(json_t **ids, const char *instance)
 static void forget_link_instance(struct mcp_link *link, const char *instance)
 {
     pthread_mutex_lock(&link->mutex);
-    json_array_remove(link->instances, index_of(link->instances, instance));
-    json_array_remove(link->callers, index_of(link->callers, instance));
+    json_array_remove(link->instances, link_index_of(link->instances, instance));
+    json_array_remove(link->callers, link_index_of(link->callers, instance));
     pthread_mutex_unlock(&link->mutex);
 }
 
 void mcp_link_hear(struct mcp_link *link, const char *instance)
 {
     pthread_mutex_lock(&link->mutex);
-    if (link->version && index_of(link->instances, instance) == json_array_size(link->instances) &&
-        index_of(link->callers, instance) == json_array_size(link->callers))
+    if (link->version && link_index_of(link->instances, instance) == json_array_size(link->instances) &&
+        link_index_of(link->callers, instance) == json_array_size(link->callers))
         add_link_instance(&link->callers, instance);
     pthread_mutex_unlock(&link->mutex);
 }

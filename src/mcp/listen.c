@@ -63,9 +63,8 @@ static json_t *tagged_params(const struct mcp_listen *listen, json_t *params_tak
 
 static json_t *keys_of(json_t *set)
 {
-    json_t *list = json_array(), *value;
-    const char *key;
-    json_object_foreach (set, key, value)
+    json_t *list = json_array();
+    json_each_key (set, key)
         json_array_append_new(list, json_string(key));
     return list;
 }
@@ -126,9 +125,7 @@ json_t *mcp_listen_uris(struct mcp_link *link)
 
 void mcp_listen_restore(struct mcp_link *link, const json_t *uris)
 {
-    json_t *uri;
-    size_t i;
-    json_array_foreach (uris, i, uri)
+    json_each (uris, i, uri)
         if (json_is_string(uri))
             json_object_set_new(legacy_listen(link)->uris, json_string_value(uri), json_true());
 }
@@ -138,9 +135,8 @@ void mcp_listen_restore(struct mcp_link *link, const json_t *uris)
 /* The strings of a list as keys; what the server does not know is not honoured. */
 static json_t *string_set(const json_t *strings, struct mcp_server *server)
 {
-    json_t *set = json_object(), *item;
-    size_t i;
-    json_array_foreach (strings, i, item)
+    json_t *set = json_object();
+    json_each (strings, i, item)
         if (json_is_string(item) && (!server || mcp_resource_has_news(server, json_string_value(item))))
             json_object_set_new(set, json_string_value(item), json_true());
     return set;
@@ -237,9 +233,7 @@ static void add_message(json_t *messages, const struct mcp_listen *listen, json_
 
 static void send_messages(struct mcp_link *link, const char *method, const json_t *messages)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (messages, i, item)
+    json_each (messages, i, item)
         mcp_link_notify(link, (uint64_t)json_get_int(item, "about", 0), method,
                         json_incref(json_object_get(item, "params")));
 }
@@ -247,9 +241,7 @@ static void send_messages(struct mcp_link *link, const char *method, const json_
 /* With the mutex held: the messages to send. */
 static void collect_changes(const struct mcp_link *link, json_t *uris, json_t *messages)
 {
-    const char *uri;
-    json_t *unused;
-    json_object_foreach (uris, uri, unused)
+    json_each_key (uris, uri)
         for (const struct mcp_listen *listen = link->listens; listen; listen = listen->next)
             if (json_object_get(listen->uris, uri))
                 add_message(messages, listen, json_pack("{s:s}", "uri", uri));
@@ -272,12 +264,11 @@ static void listen_look(void *arg)
 static void read_changes(struct mcp_link *link, json_t *uris)
 {
     struct tsk_error problem;
-    json_t *event, *item;
-    size_t i;
+    json_t *event;
     int result;
     while ((result = event_read(&link->reader, &event, &problem)) == 1) {
         json_t *changed CLEANUP_JSON = mcp_resources_of_event(event);
-        json_array_foreach (changed, i, item)
+        json_each (changed, i, item)
             json_object_set_new(uris, json_string_value(item), json_true());
         json_decref(event);
     }

@@ -29,6 +29,19 @@
 struct mcp_server;
 struct mcp_link;
 
+/* The codes of its errors, after those of JSON-RPC. */
+enum {
+    MCP_PARSE_ERROR = -32700,
+    MCP_INVALID_REQUEST = -32600,
+    MCP_METHOD_NOT_FOUND = -32601,
+    MCP_INVALID_PARAMS = -32602,
+    MCP_INTERNAL = -32603,
+    MCP_RESOURCE_NOT_FOUND = -32002, /* legacy only */
+    MCP_MISMATCH = -32020,           /* of the transport over HTTP */
+    MCP_MISSING_CAPABILITY = -32021,
+    MCP_UNSUPPORTED_VERSION = -32022,
+};
+
 struct mcp_options {
     const char *root;
     enum lang lang;

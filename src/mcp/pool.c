@@ -27,17 +27,6 @@ struct mcp_pool {
     bool is_ending;
 };
 
-static void in_future(struct timespec *ret, int64_t ms)
-{
-    clock_gettime(CLOCK_MONOTONIC, ret);
-    ret->tv_sec += ms / 1000;
-    ret->tv_nsec += ms % 1000 * 1000000;
-    if (ret->tv_nsec >= 1000000000) {
-        ret->tv_sec++;
-        ret->tv_nsec -= 1000000000;
-    }
-}
-
 struct mcp_pool *pool_new(void)
 {
     struct mcp_pool *pool = calloc(1, sizeof *pool);
@@ -67,8 +56,7 @@ static struct job *pool_take(struct mcp_pool *pool)
 /* With the mutex held: false when nobody called for a while. */
 static bool wait_for_call(struct mcp_pool *pool)
 {
-    struct timespec end;
-    in_future(&end, IDLE_S * 1000);
+    struct timespec end = clock_deadline(CLOCK_MONOTONIC, IDLE_S * 1000);
     pool->idle++;
     pthread_cond_broadcast(&pool->rest);
     int result = 0;
@@ -173,8 +161,7 @@ bool pool_drain(struct mcp_pool *pool, int64_t timeout_ms)
     int64_t end_ms = clock_now().boot_ms + timeout_ms;
     pthread_mutex_lock(&pool->mutex);
     while ((pool->first || pool->threads != pool->idle) && clock_now().boot_ms < end_ms) {
-        struct timespec soon;
-        in_future(&soon, pool->first ? POOL_STALL_MS : 100);
+        struct timespec soon = clock_deadline(CLOCK_MONOTONIC, pool->first ? POOL_STALL_MS : 100);
         pthread_cond_timedwait(&pool->rest, &pool->mutex, &soon);
         pool_wake_worker(pool);
     }

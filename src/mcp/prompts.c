@@ -140,9 +140,8 @@ static void add_listed(struct mcp_server *server, const char *op, const char *li
                        json_t *values)
 {
     struct tsk_error ignored = {0};
-    json_t *answer CLEANUP_JSON = mcp_run_op(server, op, json_object(), &ignored), *item;
-    size_t i;
-    json_array_foreach (json_object_get(answer, list), i, item)
+    json_t *answer CLEANUP_JSON = mcp_run_op(server, op, json_object(), &ignored);
+    json_each (json_object_get(answer, list), i, item)
         add_matching(values, json_get_string(item, key, NULL), prefix);
 }
 

@@ -1,4 +1,6 @@
 /* request.c - one request: its worker, its one answer (mcp.h, M4), and what is said and asked meanwhile. */
+#include "base/clock.h"
+#include "base/word.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
 #include "mcp/task.h"
@@ -51,14 +53,6 @@ void mcp_request_answer(struct mcp_request *request, json_t *result_take, struct
 
 /* ---- the client ---- */
 
-void mcp_in_future(struct timespec *ret, int64_t ms)
-{
-    clock_gettime(CLOCK_MONOTONIC, ret);
-    int64_t ns = ret->tv_nsec + ms % 1000 * 1000000;
-    ret->tv_sec += ms / 1000 + ns / 1000000000;
-    ret->tv_nsec = ns % 1000000000;
-}
-
 bool mcp_client_has(const struct mcp_request *request, const char *capability)
 {
     return json_is_object(json_object_get(request->capabilities, capability));
@@ -74,14 +68,6 @@ bool mcp_client_has_tasks(const struct mcp_request *request)
 {
     const json_t *extensions = json_object_get(request->capabilities, "extensions");
     return request->is_modern && json_is_object(json_object_get(extensions, MCP_TASKS));
-}
-
-bool mcp_request_is_cancelled(struct mcp_request *request)
-{
-    pthread_mutex_lock(&request->link->mutex);
-    bool is_cancelled = request->is_cancelled;
-    pthread_mutex_unlock(&request->link->mutex);
-    return is_cancelled;
 }
 
 bool mcp_request_is_over(struct mcp_request *request)
@@ -120,8 +106,7 @@ json_t *mcp_request_ask(struct mcp_request *request, const char *method, json_t 
 {
     struct mcp_link *link = request->link;
     struct mcp_question question = {0}, **at;
-    struct timespec end;
-    mcp_in_future(&end, timeout_ms);
+    struct timespec end = clock_deadline(CLOCK_MONOTONIC, timeout_ms);
     pthread_mutex_lock(&link->mutex);
     question.id = ++link->last_question;
     question.next = link->questions;
@@ -147,9 +132,8 @@ json_t *mcp_request_ask(struct mcp_request *request, const char *method, json_t 
 bool mcp_request_sleep(struct mcp_request *request, int64_t ms)
 {
     struct mcp_link *link = request->link;
-    struct timespec end;
     int result = 0;
-    mcp_in_future(&end, ms);
+    struct timespec end = clock_deadline(CLOCK_MONOTONIC, ms);
     pthread_mutex_lock(&link->mutex);
     while (!request->is_cancelled && !link->is_ended && result == 0)
         result = pthread_cond_timedwait(&link->changed, &link->mutex, &end);
@@ -244,10 +228,8 @@ static void find_tool(struct mcp_request *request)
 static json_t *too_many(const struct mcp_request *request)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char count[16];
-    snprintf(count, sizeof count, "%d", MCP_WAITS_MAX);
     buf_puts(&b, "NOT YET: ");
-    text_put(&b, request->link->server->options.lang, "mcp_too_many_waits", "count", count, NULL);
+    text_put(&b, request->link->server->options.lang, "mcp_too_many_waits", "count", DIGITS(MCP_WAITS_MAX), NULL);
     return mcp_text_result(buf_str(&b), true);
 }
 
@@ -280,11 +262,9 @@ void mcp_request_start(struct mcp_request *request)
 static json_t *goes_on(const struct mcp_request *request)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char span[TIME_TEXT_MAX];
-    duration_format(ANSWER_LIMIT_MS, span);
     buf_puts(&b, "NOT YET: ");
     text_put(&b, request->link->server->options.lang, "mcp_goes_on", "tool", request->tool ? request->tool->name : "?",
-             "span", span, NULL);
+             "span", DURATION(ANSWER_LIMIT_MS), NULL);
     return mcp_text_result(buf_str(&b), true);
 }
 

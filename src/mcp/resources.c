@@ -23,7 +23,7 @@ static const char *own_name(const char *kind)
 static bool is_lock(const json_t *args)
 {
     const char *own = own_name(json_get_string(args, "kind", ""));
-    return !own || strcmp(json_get_string(args, "id", ""), own) == 0;
+    return !own || json_text_is(args, "id", own);
 }
 
 static const struct resource resources[] = {
@@ -93,7 +93,7 @@ static json_t *decoded_part(const char *text, size_t len)
 }
 
 /* Whether a template's "stream,tail}" has that name. */
-static bool is_named(const char *names, const char *name, size_t len)
+static bool resource_is_named(const char *names, const char *name, size_t len)
 {
     for (; *names && *names != '}'; names += strcspn(names, ",}") + (names[strcspn(names, ",}")] == ','))
         if (strcspn(names, ",}") == len && strncmp(names, name, len) == 0)
@@ -108,7 +108,7 @@ static bool take_uri_query(const char *query, const char *names, json_t *args)
         size_t pair = strcspn(query, "&"), key = strcspn(query, "=&");
         bool is_tail = key == 4 && strncmp(query, "tail", key) == 0; /* the operation calls it lines */
         json_t *value =
-            key < pair && is_named(names, query, key) ? decoded_part(query + key + 1, pair - key - 1) : NULL;
+            key < pair && resource_is_named(names, query, key) ? decoded_part(query + key + 1, pair - key - 1) : NULL;
         if (!value || json_object_setn_new(args, is_tail ? "lines" : query, is_tail ? 5 : key, value) < 0)
             return false;
         query += pair + (query[pair] == '&');

@@ -30,7 +30,7 @@ static void add_int(json_t *schema, const struct op_param *param)
         json_object_set_new(schema, "maximum", json_integer(param->max));
 }
 
-static void add_list(json_t *schema, const char *type)
+static void schema_add_list(json_t *schema, const char *type)
 {
     set_type(schema, "array");
     json_object_set_new(schema, "items", json_pack("{s:s}", "type", type));
@@ -59,10 +59,10 @@ static void add_type(json_t *schema, const struct op_param *param)
         json_object_set_new(schema, "enum", string_list(param->choices));
         break;
     case OP_ARGV:
-        add_list(schema, "string");
+        schema_add_list(schema, "string");
         break;
     case OP_OBJECTS:
-        add_list(schema, "object");
+        schema_add_list(schema, "object");
         break;
     case OP_MAP:
         set_type(schema, "object");
@@ -119,7 +119,7 @@ static json_t *param_schema(const struct op *op, const struct op_param *param)
     bool has_default = param->fallback && !(op->flags & OP_KEEPS_REST);
     json_t *schema = json_object(), *fallback = has_default ? default_of(param) : NULL;
     if (param->flags & OP_LIST)
-        add_list(schema, "string");
+        schema_add_list(schema, "string");
     else
         add_type(schema, param);
     const char *elsewhere = explained_by(op, param);

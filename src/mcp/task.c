@@ -1,4 +1,5 @@
 #include "mcp/task.h"
+#include "base/clock.h"
 #include "base/listing.h"
 
 #include <errno.h>
@@ -132,8 +133,7 @@ static json_t *task_shown(const json_t *record)
 /* With the link's mutex held. */
 static void task_change(struct mcp_task *task, const char *status)
 {
-    char time[TIME_TEXT_MAX];
-    time_format_exact(clock_now().wall_ms, time);
+    const char *time = TIME_EXACT(clock_now().wall_ms);
     json_object_set_new(task->record, "status", json_string(status));
     json_object_set_new(task->record, "lastUpdatedAt", json_string(time));
     task_save(task->link->server, task->id, task->record);
@@ -147,9 +147,8 @@ static void task_announce(struct mcp_server *server, const char *id, json_t *tas
 
 static json_t *new_record(const char *id)
 {
-    char time[TIME_TEXT_MAX];
     struct proc_id self;
-    time_format_exact(clock_now().wall_ms, time);
+    const char *time = TIME_EXACT(clock_now().wall_ms);
     if (proc_id_of(getpid(), &self) < 0)
         return NULL;
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:{s:i, s:I, s:I, s:s}}", "taskId", id, "status", "working",
@@ -225,8 +224,7 @@ json_t *task_ask(struct mcp_request *request, json_t *questions_take)
     pthread_mutex_unlock(&link->mutex);
     task_announce(link->server, task->id, news);
     pthread_mutex_lock(&link->mutex);
-    struct timespec end;
-    mcp_in_future(&end, TTL_MS);
+    struct timespec end = clock_deadline(CLOCK_MONOTONIC, TTL_MS);
     for (int result = 0; result == 0 && !task->is_over && !link->is_ended &&
                          json_object_size(json_object_get(task->record, "inputRequests"));)
         result = pthread_cond_timedwait(&link->changed, &link->mutex, &end);
@@ -289,9 +287,7 @@ static json_t *not_here(const json_t *record, struct mcp_fault *fault)
 static void take_answers(struct mcp_task *task, const json_t *responses)
 {
     json_t *open = json_object_get(task->record, "inputRequests");
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)responses, key, value)
+    json_each_pair (responses, key, value)
         if (json_object_get(open, key)) {
             json_object_set_new(task->answers, key, json_deep_copy(value)); /* references are not for two threads */
             json_object_del(open, key);

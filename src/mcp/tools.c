@@ -30,7 +30,7 @@ static bool is_wanted_tool(const struct mcp_server *server, const struct op *op,
 }
 
 /* A word that names no group would silently offer nothing. */
-static int check_groups(const char *wanted, struct tsk_error *err)
+static int tools_check_groups(const char *wanted, struct tsk_error *err)
 {
     char groups[256] = "core,all";
     op_foreach (op)
@@ -85,7 +85,7 @@ void mcp_add_tool(struct mcp_server *server, struct mcp_tool tool, json_t *defin
 
 int mcp_tools_init(struct mcp_server *server, struct tsk_error *err)
 {
-    if (server->options.tools && check_groups(server->options.tools, err) < 0)
+    if (server->options.tools && tools_check_groups(server->options.tools, err) < 0)
         return -1;
     server->tool_list = json_array();
     struct tsk_workspace *ws = mcp_server_workspace(server);

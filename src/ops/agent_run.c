@@ -53,8 +53,7 @@ static int check_inside(struct delegation *d, struct owners *owners, struct tsk_
         return -1;
     workflow_refuse_as(&wf, TSK_UL_WORKFLOW_NOT_OWNED, "ul_workflow_name_it", err);
     error_clear_next(err);
-    error_add_next(err, "tasuki agent %s … --workflow %s", d->call->op->verb, inside);
-    return -1;
+    return error_add_next(err, "tasuki agent %s … --workflow %s", d->call->op->verb, inside);
 }
 
 static int check_owner(struct delegation *d, struct owners *owners, struct tsk_error *err)
@@ -150,12 +149,10 @@ static json_t *tail_of(int run_dir, const char *path, size_t most)
     return value ? value : json_string("");
 }
 
-static const json_t *find_by(const json_t *list, const char *key, const char *value)
+static const json_t *of_task(const json_t *list, const char *task)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (list, i, item)
-        if (strcmp(json_get_string(item, key, ""), value) == 0)
+    json_each (list, i, item)
+        if (json_text_is(item, "task", task))
             return item;
     return NULL;
 }
@@ -163,13 +160,10 @@ static const json_t *find_by(const json_t *list, const char *key, const char *va
 /* How often it was started, and the session and attempt of the last time, out of the journal. */
 static int64_t count_starts(const json_t *records, const char *task, char path[RUN_LOG_NAME])
 {
-    size_t i;
-    json_t *record;
     int64_t count = 0;
     path[0] = '\0';
-    json_array_foreach (records, i, record)
-        if (strcmp(json_get_string(record, "e", ""), "start") == 0 &&
-            strcmp(json_get_string(record, "k", ""), task) == 0) {
+    json_each (records, i, record)
+        if (json_text_is(record, "e", "start") && json_text_is(record, "k", task)) {
             count++;
             rundir_log_name(json_get_string(record, "s", ""), task, json_get_int(record, "a", 1), path);
         }
@@ -180,8 +174,8 @@ static json_t *member_json(const struct rundir *run, const json_t *stage, const 
                            size_t most)
 {
     const char *task = json_get_string(member, "task", "");
-    const json_t *view = find_by(json_object_get(stage, "tasks"), "task", task);
-    const json_t *failure = find_by(json_object_get(stage, "failures"), "task", task);
+    const json_t *view = of_task(json_object_get(stage, "tasks"), task);
+    const json_t *failure = of_task(json_object_get(stage, "failures"), task);
     char path[RUN_LOG_NAME], log[PATH_MAX + 600];
     json_t *json = json_deep_copy(member);
     int64_t starts = count_starts(records, task, path);
@@ -211,8 +205,8 @@ static void add_members(struct delegation *d, const json_t *stage, json_t *resul
 {
     struct rundir run;
     struct tsk_error problem;
-    json_t *records CLEANUP_JSON = NULL, *list = json_array(), *member;
-    size_t i, count = json_array_size(d->work.members), most = TAILS_MAX / (count ? count : 1);
+    json_t *records CLEANUP_JSON = NULL, *list = json_array();
+    size_t count = json_array_size(d->work.members), most = TAILS_MAX / (count ? count : 1);
     json_object_set_new(result, "agents", list);
     if (rundir_open(d->call->ws, json_get_string(stage, "run_id", ""), &run, &problem) < 0) {
         add_problem(d, &problem, result);
@@ -222,7 +216,7 @@ static void add_members(struct delegation *d, const json_t *stage, json_t *resul
         add_problem(d, &problem, result);
         records = json_array();
     }
-    json_array_foreach (d->work.members, i, member)
+    json_each (d->work.members, i, member)
         json_array_append_new(list, member_json(&run, stage, records, member, most < TAIL_MAX ? most : TAIL_MAX));
     rundir_clear(&run);
 }
@@ -280,7 +274,7 @@ int agent_delegate(struct op_call *call, agent_shape *shape, json_t **ret, struc
 
 /* ---- objects on the command line ---- */
 
-static json_t *json_of_node(const struct yaml_node *node)
+static json_t *json_of_yaml(const struct yaml_node *node)
 {
     int64_t number;
     bool flag;
@@ -295,9 +289,9 @@ static json_t *json_of_node(const struct yaml_node *node)
     json_t *json = node->type == YAML_MAP ? json_object() : json_array();
     for (const struct yaml_node *item = node->first; item; item = item->next)
         if (node->type == YAML_MAP)
-            json_object_set_new(json, item->key, json_of_node(item));
+            json_object_set_new(json, item->key, json_of_yaml(item));
         else
-            json_array_append_new(json, json_of_node(item));
+            json_array_append_new(json, json_of_yaml(item));
     return json;
 }
 
@@ -324,7 +318,7 @@ int agent_args_objects(struct op_call *call, const char *name, json_t **ret, str
     const struct yaml_node *root = yaml_root(doc), *list = root->type == YAML_MAP ? yaml_get(root, name) : root;
     if (!list || list->type != YAML_LIST)
         return yaml_error(doc, root, err, "yaml_why_tasks", NULL);
-    *ret = json_of_node(list);
+    *ret = json_of_yaml(list);
     json_object_set(call->args, name, *ret); /* a runner that is started apart does not read the file again */
     return 0;
 }

@@ -109,13 +109,12 @@ static void act_on(struct lock_target *target, const char *instance, act_fn *act
 static void each_lock(struct tsk_workspace *ws, const char *root, const char *instance, act_fn *act, struct acts *acts)
 {
     struct tsk_error err;
-    json_t *locks CLEANUP_JSON = NULL, *lock;
-    size_t i;
+    json_t *locks CLEANUP_JSON = NULL;
     if (locks_list(ws, NULL, root, &locks, &err) < 0) {
         acts_note_failure(acts, &err);
         return;
     }
-    json_array_foreach (locks, i, lock) {
+    json_each (locks, i, lock) {
         struct lock_target target;
         const char *state = json_get_string(lock, "state", NULL);
         if (acts->unreadable && state && strcmp(state, "unreadable") == 0)
@@ -140,9 +139,7 @@ static int release_one(struct lock_target *target, const struct lock_proof *proo
 static void release_sprints(struct tsk_workspace *ws, const char *instance, const json_t *places, struct acts *acts)
 {
     struct tsk_error err = {0};
-    json_t *place;
-    size_t i;
-    json_array_foreach ((json_t *)places, i, place) {
+    json_each (places, i, place) {
         struct lock_target target;
         const char *root = json_string_value(json_array_get(place, 0));
         if (lock_target_init(&target, ws, lock_kind_get(TSK_LOCK_SPRINT), json_string_value(json_array_get(place, 1)),

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/ident.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "ops/ops.h"
 
 #include <errno.h>
@@ -74,8 +75,7 @@ static int whole_number(const json_t *value, const char *text, int64_t *ret)
 static int check_string(const struct op_param *param, const json_t *value, struct tsk_error *err)
 {
     int64_t max = param->max ? param->max : STRING_MAX_DEFAULT;
-    char want[32];
-    snprintf(want, sizeof want, "%lld", (long long)max);
+    const char *want = DIGITS(max);
     if (!json_is_string(value))
         return bad_value(err, param, "param_type", "?", "string");
     if ((int64_t)json_string_length(value) > max)
@@ -173,11 +173,9 @@ static int check_map(const struct op_param *param, json_t *value, struct tsk_err
 
 static int check_list(const struct op_param *param, const json_t *value, struct tsk_error *err)
 {
-    size_t i;
-    json_t *item;
     if (!json_is_array(value))
         return bad_value(err, param, "param_type", "?", "array");
-    json_array_foreach (value, i, item)
+    json_each (value, i, item)
         if (!json_is_string(item))
             return bad_value(err, param, "param_type", "?", "array of strings");
     return 0;
@@ -185,9 +183,7 @@ static int check_list(const struct op_param *param, const json_t *value, struct 
 
 static int check_objects(const struct op_param *param, const json_t *value, struct tsk_error *err)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (value, i, item)
+    json_each (value, i, item)
         if (!json_is_object(item))
             return bad_value(err, param, "param_type", "?", "array of objects");
     return 0;
@@ -196,10 +192,8 @@ static int check_objects(const struct op_param *param, const json_t *value, stru
 static int check_value(const struct op *op, const struct op_param *param, json_t *args, json_t *value,
                        struct tsk_error *err)
 {
-    size_t i;
-    json_t *item;
     if ((param->flags & OP_MANY) && json_is_array(value)) {
-        json_array_foreach (value, i, item)
+        json_each (value, i, item)
             if (check_string(param, item, err) < 0)
                 return -1;
         return 0;
@@ -233,8 +227,7 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
 int op_param_missing(const struct op *op, const char *word, struct tsk_error *err)
 {
     error_set(err, TSK_INVALID_INPUT, "param_missing", "param", word, "operation", op->name, NULL);
-    error_add_next(err, "tasuki %s%s%s --help", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
-    return -1;
+    return error_add_next(err, "tasuki %s --help", OP_WORDS(op));
 }
 
 /* Other names of parameters: those of the same values in results, in lock files and in the inputs of sprint tools. A caller may
@@ -276,14 +269,12 @@ static void take_synonyms(const struct op *op, json_t *args)
 
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
-    const char *key;
-    json_t *value;
     take_synonyms(op, args);
-    json_object_foreach (args, key, value)
+    json_each_key (args, key)
         if (!op_param_find(op, key))
             return unknown_param(err, op, key);
     for (const struct op_param *param = op->params; param->name; param++) {
-        value = json_object_get(args, param->name);
+        json_t *value = json_object_get(args, param->name);
         if (!value || json_is_null(value)) {
             if (param->flags & OP_REQUIRED)
                 return op_param_missing(op, param->name, err);
@@ -298,9 +289,7 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
 
 int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)args, key, value) {
+    json_each_key (args, key) {
         const struct op_param *param = op_param_find(op, key);
         if (param && (param->flags & OP_CLI_ONLY))
             return unknown_param(err, op, key);

@@ -37,7 +37,7 @@ static bool is_question_token(const char *token)
 /* C3; negative: it is over. */
 static int64_t question_left_ms(const json_t *record)
 {
-    return strcmp(json_get_string(record, "boot_id", ""), boot_id()) != 0
+    return !json_text_is(record, "boot_id", boot_id())
                ? INT64_MIN
                : json_get_int(record, "expires_boot_ms", 0) - clock_now().boot_ms;
 }
@@ -144,16 +144,14 @@ int confirm_report(struct tsk_workspace *ws, const char *type, const char *token
 
 static json_t *question_json(const char *token, const json_t *record)
 {
-    static const char *const copied[] = {"operation", "args", "instance", "question", "is_dead"};
-    char id[CONFIRM_ID_SIZE], asked[TIME_TEXT_MAX];
+    static const char *const copied[] = {"operation", "args", "instance", "question", "is_dead", NULL};
+    char id[CONFIRM_ID_SIZE];
     int64_t left = question_left_ms(record);
     confirm_id(token, id);
-    time_format_exact(json_get_int(record, "asked_at_ms", 0), asked);
-    json_t *json = json_pack("{s:s, s:s, s:s, s:I}", "id", id, "token", token, "asked_at", asked, "expires_in_ms",
+    json_t *json = json_pack("{s:s, s:s, s:s, s:I}", "id", id, "token", token, "asked_at",
+                             TIME_EXACT(json_get_int(record, "asked_at_ms", 0)), "expires_in_ms",
                              (json_int_t)(left > 0 ? left : 0));
-    for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
-        if (json_object_get(record, copied[i]))
-            json_object_set(json, copied[i], json_object_get(record, copied[i]));
+    json_copy_keys(json, record, copied);
     return json;
 }
 

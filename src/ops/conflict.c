@@ -1,4 +1,5 @@
 #include "ops/conflict.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/who.h"
 #include "ops/run_args.h"
@@ -53,11 +54,10 @@ static int refuse_other(const char *run, struct tsk_error *err)
     err->text = "run_attach_differs";
     error_clear_next(err);
     error_add_next(err, "tasuki runs show %s", run);
-    error_add_next(err, "tasuki wait run %s", run);
-    return -1;
+    return error_add_next(err, "tasuki wait run %s", run);
 }
 
-static bool is_other(struct op_call *call, const struct attach *attach, const char *run)
+static bool run_is_other(struct op_call *call, const struct attach *attach, const char *run)
 {
     return attach->is_same && !attach->is_same(call, attach->data, run);
 }
@@ -69,14 +69,14 @@ static int run_attach(struct op_call *call, const struct run_lock *lock, const c
 {
     json_t *stage CLEANUP_JSON = NULL;
     struct tsk_error refusal = *err;
-    if (is_other(call, attach, run))
+    if (run_is_other(call, attach, run))
         return refuse_other(run, err);
     if (run_follow(call->ws, run, lock, attach->follow_ms, conflict_is_cancelled, call, &stage, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
     if (!has_begun(stage))
         return 1;
-    bool is_running = strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0;
-    if (is_other(call, attach, run)) {
+    bool is_running = json_text_is(stage, "status", "RUNNING");
+    if (run_is_other(call, attach, run)) {
         *err = refusal;
         return is_running ? refuse_other(run, err) : 1;
     }
@@ -123,12 +123,12 @@ static int run_replace(struct op_call *call, const struct run_lock *lock, const 
     if (run_follow(call->ws, run, lock, REPLACE_WAIT_MS, NULL, NULL, &stage, err) < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
     /* Its runner was killed before it could record the end: the run must not be continued (S9). */
-    bool is_left = strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+    bool is_left = json_text_is(stage, "status", "INTERRUPTED");
     return is_left ? stop_run(call->ws, run, false, id, &status, err) : 0;
 }
 
 /* The job of a runner that does what this call wants, later and without it. Owned. */
-static json_t *job_of(const struct op_call *call)
+static json_t *conflict_job_of(const struct op_call *call)
 {
     char cwd[PATH_MAX];
     json_t *args CLEANUP_JSON = json_deep_copy(call->args);
@@ -155,7 +155,7 @@ static int run_after(struct op_call *call, const struct run_lock *lock, const ch
     char id[AFTER_ID_SIZE];
     bool has_replaced = false;
     const char *recorded = json_get_string(call->args, "after", NULL);
-    json_t *job CLEANUP_JSON = job_of(call);
+    json_t *job CLEANUP_JSON = conflict_job_of(call);
     if (!recorded && after_record(call->ws, lock, job, run, id, &has_replaced, err) < 0)
         return -1;
     if (!recorded)
@@ -233,7 +233,7 @@ int conflict_run(struct op_call *call, conflict_attempt *attempt, conflict_is_sa
         if (settled < 0 && !is_gone)
             return conflict_give_up(call, &lock, is_runner, err);
         if (is_gone) /* a moment later it is free, or held by somebody else, or by the same, which is no runner of ours */
-            nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000}, NULL);
+            clock_nap(AGAIN_MS);
     }
     return conflict_give_up(call, &lock, is_runner, err);
 }

@@ -28,7 +28,7 @@ int op_follow(struct op_call *call, const char *run_id, json_t **ret, struct tsk
     if (run_follow(call->ws, run_id, NULL, timeout, detached_is_cancelled, call, ret, err) < 0)
         return -1;
     run_judge(call, *ret);
-    call->goes_on = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
+    call->goes_on = json_text_is(*ret, "status", "RUNNING");
     return 0;
 }
 
@@ -48,7 +48,7 @@ int op_run_apart_as(struct op_call *call, const char *op, const json_t *args, bo
     *ret = json_incref(answer);
     if (run)
         run_judge(call, answer);
-    call->goes_on = strcmp(json_get_string(answer, "status", ""), "RUNNING") == 0;
+    call->goes_on = json_text_is(answer, "status", "RUNNING");
     return 0;
 }
 

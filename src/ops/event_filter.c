@@ -61,7 +61,7 @@ static bool fits_type(const char *type, const char *wanted)
 }
 
 /* lock:KIND:ID, lock:KIND (queue, sprint), or lock:NAME. */
-static bool is_of_lock(const char *lock, const json_t *data)
+static bool event_is_of_lock(const char *lock, const json_t *data)
 {
     const char *kind = json_get_string(data, "kind", NULL), *id = json_get_string(data, "id", "");
     if (!kind || !json_object_get(data, "fence"))
@@ -75,21 +75,20 @@ static bool is_of_lock(const char *lock, const json_t *data)
 /* Its lock, and the run that waits for it, name a request like any other lock. */
 static bool is_lock_of_request(const char *id, const json_t *data)
 {
-    return strcmp(json_get_string(data, "kind", ""), "request") == 0 &&
-           (strcmp(json_get_string(data, "id", ""), id) == 0 || strcmp(json_get_string(data, "lock", ""), id) == 0);
+    return json_text_is(data, "kind", "request") && (json_text_is(data, "id", id) || json_text_is(data, "lock", id));
 }
 
 static bool is_of_thing(const char *thing, const json_t *event)
 {
     const json_t *data = json_object_get(event, "data");
     if (is_kind(thing, "lock"))
-        return is_of_lock(thing + 5, data);
+        return event_is_of_lock(thing + 5, data);
     if (is_kind(thing, "request") && is_lock_of_request(strchr(thing, ':') + 1, data))
         return true;
     for (size_t i = 0; i < sizeof thing_kinds / sizeof thing_kinds[0]; i++) {
         const struct thing_kind *kind = &thing_kinds[i];
         if (is_kind(thing, kind->name))
-            return strcmp(json_get_string(kind->is_beside ? event : data, kind->key, ""), strchr(thing, ':') + 1) == 0;
+            return json_text_is(kind->is_beside ? event : data, kind->key, strchr(thing, ':') + 1);
     }
     return false;
 }
@@ -124,6 +123,6 @@ bool event_is_bad(const json_t *event)
         if (strcmp(type, bad[i]) == 0)
             return true;
     if (strcmp(type, "process.exited") == 0)
-        return json_get_int(data, "status", 0) != 0 && strcmp(json_get_string(data, "by", ""), "itself") == 0;
-    return strcmp(type, "run.ended") == 0 && strcmp(json_get_string(data, "status", ""), "FAILED") == 0;
+        return json_get_int(data, "status", 0) != 0 && json_text_is(data, "by", "itself");
+    return strcmp(type, "run.ended") == 0 && json_text_is(data, "status", "FAILED");
 }

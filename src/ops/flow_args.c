@@ -10,7 +10,7 @@
 
 static bool is_stdin(const struct op_call *call)
 {
-    return strcmp(json_get_string(call->args, "flow", ""), "-") == 0;
+    return json_text_is(call->args, "flow", "-");
 }
 
 static bool is_stream(const struct stat *st)
@@ -73,16 +73,14 @@ static bool path_above(const struct op_call *call, const char *given, char near[
 static int refuse_verb(const struct op_call *call, const char *verb, struct tsk_error *err)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT, word CLEANUP(buf_clear) = BUF_INIT;
-    json_t *tasks = json_object_get(call->args, "tasks"), *one;
-    size_t i;
+    json_t *tasks = json_object_get(call->args, "tasks");
     buf_printf(&line, "tasuki runs %s", verb);
     error_set(err, TSK_NOT_FOUND, "flow_not_found_near", "flow", verb, "near", buf_str(&line), NULL);
     if (json_is_string(tasks))
         buf_printf(&line, " %s", shell_word(&word, json_string_value(tasks)));
-    json_array_foreach (tasks, i, one)
+    json_each (tasks, i, one)
         buf_printf(&line, " %s", shell_word(&word, json_string_value(one)));
-    error_add_next(err, "%s", buf_str(&line));
-    return -1;
+    return error_add_next(err, "%s", buf_str(&line));
 }
 
 static int refuse_unknown_flow(const struct op_call *call, const char *given, struct tsk_error *err)
@@ -94,22 +92,19 @@ static int refuse_unknown_flow(const struct op_call *call, const char *given, st
     if (!is_near && call->is_cli && strcmp(call->op->name, "run") == 0 && op_find("runs", given))
         return refuse_verb(call, given, err);
     error_set(err, TSK_NOT_FOUND, is_near ? "flow_not_found_near" : "flow_not_found", "flow", given, NULL);
-    if (!is_near) {
-        error_add_next(err, "tasuki flow list");
-        return -1;
-    }
+    if (!is_near)
+        return error_add_next(err, "tasuki flow list");
     error_add(err, "near", near);
     if (strcmp(call->op->name, "resume") == 0) /* there the file is an option */
         return -1;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     json_t *meant CLEANUP_JSON = json_string(near);
     op_put_typed(&line, call, "flow", meant);
-    error_add_next(err, "%s", buf_str(&line));
-    return -1;
+    return error_add_next(err, "%s", buf_str(&line));
 }
 
 /* The file itself, or one in .aiflow/flows/. */
-static int open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
+static int flow_open_file(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     const char *given = json_get_string(call->args, "flow", "");
     bool is_input = may_read_pipe(call) && is_stdin(call);
@@ -142,8 +137,7 @@ static int flow_file_read(const struct op_call *call, int fd, struct flow_file *
 static int refuse_directory(const struct flow_file *file, struct tsk_error *err)
 {
     error_set(err, TSK_INVALID_INPUT, "flow_is_directory", "path", file->path, NULL);
-    error_add_next(err, "tasuki flow list");
-    return -1;
+    return error_add_next(err, "tasuki flow list");
 }
 
 static int flow_file_load(struct op_call *call, int fd, struct flow_file *file, struct tsk_error *err)
@@ -163,7 +157,7 @@ static int flow_file_load(struct op_call *call, int fd, struct flow_file *file, 
 int flow_args_load(struct op_call *call, struct flow_file *file, struct tsk_error *err)
 {
     *file = (struct flow_file){.text = {.max = FLOW_SIZE_MAX}};
-    int fd CLEANUP_FD = open_file(call, file, err);
+    int fd CLEANUP_FD = flow_open_file(call, file, err);
     if (fd < 0)
         return -1;
     if (flow_file_load(call, fd, file, err) == 0)

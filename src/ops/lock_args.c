@@ -1,6 +1,7 @@
 #include "ops/lock_args.h"
 #include "base/fs.h"
 #include "base/utf8.h"
+#include "base/word.h"
 #include "lock/report.h"
 #include "ops/waits.h"
 #include "own/workflow.h"
@@ -107,14 +108,12 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     if (lock_args_instance(call, &request->instance, err) < 0)
         return -1;
     if (pid) {
-        char digits[24];
         request->hold = HOLD_PROCESS;
         if (proc_id_of((pid_t)pid, &request->holder) == 0)
             return 0;
         if (errno != ESRCH)
             return error_errno(err, "examine", "process");
-        snprintf(digits, sizeof digits, "%lld", (long long)pid);
-        return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", digits, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "pid_not_running", "pid", DIGITS(pid), NULL);
     }
     if (call->is_remote)
         return hold_by_lease(call, request, err);
@@ -128,9 +127,7 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     if (errno != ESRCH)
         return error_errno(err, "examine", "calling process");
     error_set(err, TSK_INVALID_INPUT, "holder_needed", NULL);
-    error_add_next(err, "tasuki %s%s%s … --pid PID", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
-                   call->op->verb);
-    return -1;
+    return error_add_next(err, "tasuki %s … --pid PID", OP_WORDS(call->op));
 }
 
 int64_t lock_args_wait(struct op_call *call)
@@ -338,14 +335,13 @@ static int list_sprint(struct tsk_workspace *ws, const struct lock_kind *kind, c
 /* The parties that wait for a lock: `waiters`, where there are any. */
 static void add_waiters(struct tsk_workspace *ws, json_t *locks)
 {
-    json_t *waiting CLEANUP_JSON = waiting_list(ws), *lock, *one;
-    size_t i, k;
-    json_array_foreach (locks, i, lock) {
+    json_t *waiting CLEANUP_JSON = waiting_list(ws);
+    json_each (locks, i, lock) {
         const char *kind = json_get_string(lock, "kind", ""), *id = json_get_string(lock, "id", "");
         json_t *waiters = NULL;
         char whole[LOCK_NAME_SIZE + 32];
         snprintf(whole, sizeof whole, "%s/%s", kind, id);
-        json_array_foreach (waiting, k, one) {
+        json_each (waiting, k, one) {
             const char *for_kind = json_get_string(one, "kind", ""), *for_id = json_get_string(one, "id", "");
             bool is_it = (strcmp(for_kind, kind) == 0 && strcmp(for_id, id) == 0) ||
                          (strcmp(for_kind, "lock") == 0 && (strcmp(for_id, whole) == 0 || strcmp(for_id, id) == 0));

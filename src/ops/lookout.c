@@ -95,9 +95,7 @@ void lookout_init(struct lookout *lookout, struct tsk_workspace *ws, const char 
 
 static void forget_ends(struct lookout *lookout)
 {
-    const char *pid;
-    json_t *value;
-    json_object_foreach (lookout->ends, pid, value) {
+    json_each_pair (lookout->ends, pid, value) {
         int fd = (int)json_integer_value(value);
         fs_close(&fd);
     }
@@ -157,14 +155,14 @@ static void notify_end(struct tsk_workspace *ws, const json_t *event)
 }
 
 /* V3, V6: what the trail says since. */
-static void take_event(struct lookout *lookout, const json_t *files, const json_t *event)
+static void lookout_take_event(struct lookout *lookout, const json_t *files, const json_t *event)
 {
     struct buf key CLEANUP(buf_clear) = BUF_INIT;
     const json_t *data = json_object_get(event, "data");
     const char *request = json_get_string(data, "request_id", NULL);
     if (key_of_event(event, &key)) {
         json_object_set_new(lookout->reported, buf_str(&key), json_true());
-        if (strcmp(json_get_string(event, "type", ""), "instance.ended") == 0)
+        if (json_text_is(event, "type", "instance.ended"))
             json_object_del(lookout->instances, json_get_string(data, "instance", ""));
     }
     if (request && strncmp(json_get_string(event, "type", ""), "request.", 8) == 0)
@@ -179,7 +177,7 @@ static int read_since(struct lookout *lookout, const json_t *files, bool was_fir
     if (event_reader_init(&reader, lookout->ws->state_dir, lookout->event_id, err) < 0)
         return -1;
     while ((more = event_read(&reader, &event, err)) == 1) {
-        take_event(lookout, files, event);
+        lookout_take_event(lookout, files, event);
         if (was_first) /* what was before is not new */
             notify_end(lookout->ws, event);
         json_decref(event);
@@ -252,10 +250,9 @@ static void notify_death(struct tsk_workspace *ws, const json_t *fact)
 
 static int report_deaths(struct lookout *lookout, const json_t *dead, struct tsk_error *err)
 {
-    json_t *still = json_object(), *fact;
-    size_t i;
+    json_t *still = json_object();
     int result = 0;
-    json_array_foreach (dead, i, fact) {
+    json_each (dead, i, fact) {
         struct buf key CLEANUP(buf_clear) = BUF_INIT;
         bool is_new = key_of_event(fact, &key) && !json_object_get(lookout->reported, buf_str(&key));
         if (is_new && result == 0)
@@ -266,7 +263,7 @@ static int report_deaths(struct lookout *lookout, const json_t *dead, struct tsk
             continue;
         lookout->is_stale |= is_new;
         json_object_set_new(still, buf_str(&key), json_true());
-        if (strcmp(json_get_string(fact, "type", ""), "instance.ended") == 0)
+        if (json_text_is(fact, "type", "instance.ended"))
             json_object_del(lookout->instances, json_get_string(json_object_get(fact, "data"), "instance", ""));
     }
     json_decref(lookout->reported);
@@ -285,16 +282,14 @@ static int report_request(const struct lookout *lookout, const char *type, const
 /* V6 */
 static int report_requests(struct lookout *lookout, json_t *files, struct tsk_error *err)
 {
-    const char *id;
-    json_t *looks;
-    json_object_foreach (files, id, looks) {
+    json_each_pair (files, id, looks) {
         const json_t *before = json_object_get(lookout->requests, id);
         if (!(before && json_equal(before, looks)) &&
             report_request(lookout, before ? "request.changed" : "request.added", id, json_string_value(looks), err) <
                 0)
             return -1;
     }
-    json_object_foreach (lookout->requests, id, looks)
+    json_each_key (lookout->requests, id)
         if (!json_object_get(files, id) && report_request(lookout, "request.removed", id, NULL, err) < 0)
             return -1;
     json_decref(lookout->requests);
@@ -338,13 +333,13 @@ static void await_ends(struct lookout *lookout, const json_t *living)
         fs_close(&fd);
         json_object_del(lookout->ends, pid);
     }
-    json_object_foreach ((json_t *)living, pid, value) {
-        if (json_object_get(lookout->ends, pid) || json_object_size(lookout->ends) >= ENDS_MAX)
+    json_each_key (living, living_pid) {
+        if (json_object_get(lookout->ends, living_pid) || json_object_size(lookout->ends) >= ENDS_MAX)
             continue;
-        long number = strtol(pid, NULL, 10);
+        long number = strtol(living_pid, NULL, 10);
         int fd = (int)syscall(SYS_pidfd_open, (pid_t)number, 0); /* close-on-exec */
         watch_descriptor(lookout, fd, (uint64_t)number);
-        json_object_set_new(lookout->ends, pid, json_integer(fd));
+        json_object_set_new(lookout->ends, living_pid, json_integer(fd));
     }
 }
 

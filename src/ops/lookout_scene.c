@@ -1,5 +1,6 @@
 /* lookout_scene.c - what is dead, and which processes live. */
 #include "base/listing.h"
+#include "base/word.h"
 #include "graph/rundir.h"
 #include "ops/confirm.h"
 #include "ops/lock_args.h"
@@ -27,10 +28,9 @@ static void add_death(struct dead *dead, const char *type, const char *session_i
 
 static void add_living(struct dead *dead, int64_t pid)
 {
-    char text[24];
     if (pid <= 0)
         return;
-    snprintf(text, sizeof text, "%lld", (long long)pid);
+    const char *text = DIGITS(pid);
     json_object_set_new(dead->living, text, json_true());
 }
 
@@ -47,7 +47,7 @@ static void look_at_lock(struct dead *dead, const json_t *lock)
     const json_t *holder = json_object_get(lock, "holder"), *alive = json_object_get(holder, "alive");
     const char *kind = json_get_string(lock, "kind", ""), *run_id = json_get_string(holder, "run_id", NULL);
     const char *session_id = json_get_string(holder, "session_id", NULL);
-    if (json_is_true(alive) && strcmp(json_get_string(holder, "hostname", ""), host_name()) == 0)
+    if (json_is_true(alive) && json_text_is(holder, "hostname", host_name()))
         add_living(dead, json_get_int(holder, "pid", 0));
     if (!json_is_false(alive))
         return;
@@ -64,11 +64,10 @@ static void look_at_lock(struct dead *dead, const json_t *lock)
 
 static int look_at_locks(struct dead *dead, struct tsk_error *err)
 {
-    json_t *locks CLEANUP_JSON = NULL, *lock;
-    size_t i;
+    json_t *locks CLEANUP_JSON = NULL;
     if (locks_list(dead->lookout->ws, NULL, dead->lookout->root, &locks, err) < 0)
         return -1;
-    json_array_foreach (locks, i, lock)
+    json_each (locks, i, lock)
         look_at_lock(dead, lock);
     return 0;
 }
@@ -77,11 +76,10 @@ static int look_at_locks(struct dead *dead, struct tsk_error *err)
 
 static int look_at_runs(struct dead *dead, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (rundir_list_open(dead->lookout->ws, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         const char *name = json_string_value(id);
         json_t *stage CLEANUP_JSON = overview_stage(dead->lookout->ws, name);
         const char *status = json_get_string(stage, "status", "");
@@ -104,11 +102,10 @@ static int look_at_runs(struct dead *dead, struct tsk_error *err)
 
 static int look_at_workflows(struct dead *dead, struct owners *owners, struct tsk_error *err)
 {
-    json_t *list CLEANUP_JSON = NULL, *one;
-    size_t i;
+    json_t *list CLEANUP_JSON = NULL;
     if (workflow_list(owners, NULL, true, &list, err) < 0)
         return -1;
-    json_array_foreach (list, i, one) {
+    json_each (list, i, one) {
         const json_t *alive = json_object_get(one, "ownerAlive");
         if (json_is_true(alive))
             add_living(dead, json_get_int(one, "ownerPid", 0));
@@ -180,9 +177,8 @@ static int look_at_owners(struct dead *dead, struct tsk_error *err)
 
 static void look_at_questions(struct dead *dead)
 {
-    json_t *list CLEANUP_JSON = confirm_list(dead->lookout->ws, true), *one;
-    size_t i;
-    json_array_foreach (list, i, one)
+    json_t *list CLEANUP_JSON = confirm_list(dead->lookout->ws, true);
+    json_each (list, i, one)
         add_death(dead, "confirm.expired", NULL, NULL,
                   json_pack("{s:O, s:O, s:O}", "confirmation", or_none(one, "id"), "operation",
                             or_none(one, "operation"), "instance", or_none(one, "instance")));

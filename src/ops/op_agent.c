@@ -1,5 +1,6 @@
 /* op_agent.c - agent run, parallel, dag, team, teams, loop: work for the agents of config.yaml. */
 #include "base/ident.h"
+#include "base/word.h"
 #include "ops/agent_args.h"
 #include "ops/detached.h"
 #include "ops/ops.h"
@@ -93,16 +94,16 @@ const struct op op_agent_run = {
 
 static int check_text(const json_t *item, size_t index, const char *key, struct tsk_error *err)
 {
-    char place[32], max[24];
+    char place[32];
     const json_t *value = json_object_get(item, key);
     bool is_task = strcmp(key, "task") == 0, is_id = strcmp(key, "id") == 0;
     size_t most = is_task ? AGENT_TASK_MAX : 128;
     snprintf(place, sizeof place, "tasks[%zu]", index);
-    snprintf(max, sizeof max, "%zu", most);
     if (!json_is_string(value) || json_string_length(value) == 0)
         return error_set(err, TSK_INVALID_INPUT, "agent_task_text", "param", place, "key", key, NULL);
     if (json_string_length(value) > most)
-        return error_set(err, TSK_INVALID_INPUT, "agent_task_too_long", "param", place, "key", key, "max", max, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "agent_task_too_long", "param", place, "key", key, "max", DIGITS(most),
+                         NULL);
     if (is_id && !id_is_valid(json_string_value(value)))
         return error_set(err, TSK_INVALID_INPUT, "agent_task_id", "param", place, "value", json_string_value(value),
                          NULL);
@@ -112,10 +113,8 @@ static int check_text(const json_t *item, size_t index, const char *key, struct 
 static int check_names(const json_t *item, const char *key, struct tsk_error *err)
 {
     const json_t *list = json_object_get(item, key);
-    size_t i;
-    json_t *name;
     bool is_good = !list || json_is_array(list);
-    json_array_foreach (list, i, name)
+    json_each (list, i, name)
         is_good = is_good && json_is_string(name) && id_is_valid(json_string_value(name));
     return is_good ? 0 : error_set(err, TSK_INVALID_INPUT, "agent_task_key", "param", "tasks", "key", key, NULL);
 }
@@ -123,16 +122,13 @@ static int check_names(const json_t *item, const char *key, struct tsk_error *er
 /* Objects with these keys, which are texts; `list` (may be NULL) is a list of names. */
 static int check_tasks(const json_t *tasks, const char *const *keys, const char *list, struct tsk_error *err)
 {
-    size_t i;
-    json_t *item, *value;
-    const char *key;
     if (check_count(tasks, "tasks", err) < 0)
         return -1;
-    json_array_foreach (tasks, i, item) {
+    json_each (tasks, i, item) {
         for (const char *const *want = keys; *want; want++)
             if (check_text(item, i, *want, err) < 0)
                 return -1;
-        json_object_foreach (item, key, value) {
+        json_each_key (item, key) {
             bool is_known = list && strcmp(key, list) == 0;
             for (const char *const *want = keys; *want; want++)
                 is_known |= strcmp(key, *want) == 0;
@@ -148,9 +144,8 @@ static int check_tasks(const json_t *tasks, const char *const *keys, const char 
 /* {subagentIds, task} as pairs; owned. */
 static json_t *pairs_of(const struct op_call *call)
 {
-    json_t *ids CLEANUP_JSON = many_agents(call, "subagentIds"), *pairs = json_array(), *id;
-    size_t i;
-    json_array_foreach (ids, i, id)
+    json_t *ids CLEANUP_JSON = many_agents(call, "subagentIds"), *pairs = json_array();
+    json_each (ids, i, id)
         json_array_append_new(pairs, json_pack("{s:O, s:s}", "subagentId", id, "task", task_text(call)));
     return pairs;
 }

@@ -55,13 +55,12 @@ static json_t *agent_new(const json_t *who, bool is_agent, const char *since, en
 
 static void set_last_call(json_t *agent, struct tsk_workspace *ws, const char *id, const struct proc_id *process)
 {
-    char operation[64], at[TIME_TEXT_MAX];
+    char operation[64];
     int64_t ms;
     who_last_call(ws, id, process, operation, &ms);
     if (!operation[0])
         return;
-    time_format_exact(ms, at);
-    json_object_set_new(agent, "last_call", json_pack("{s:s, s:s}", "operation", operation, "at", at));
+    json_object_set_new(agent, "last_call", json_pack("{s:s, s:s}", "operation", operation, "at", TIME_EXACT(ms)));
 }
 
 /* A row of the table `instance`: id, created_at, directory. */
@@ -108,9 +107,8 @@ static int add_rows(struct scene *scene, struct tsk_error *err)
 /* The agent that a who names; NULL: it is not there yet. */
 static json_t *agent_find(struct scene *scene, const json_t *who, const char *instance)
 {
-    const char *id, *its = json_get_string(who, "label", "");
-    json_t *agent;
-    json_object_foreach (scene->agents, id, agent) {
+    const char *its = json_get_string(who, "label", "");
+    json_each_pair (scene->agents, id, agent) {
         const char *label = json_get_string(json_object_get(agent, "who"), "label", "");
         if (!instance_is_same_id(json_get_string(agent, "instance", ""), instance) ||
             (!json_object_get(scene->whole, id) && strcmp(label, its) != 0))
@@ -167,15 +165,13 @@ static json_t *add_holding(json_t *agent, const char *kind, const json_t *id, co
 /* The newest thing that is recorded of an agent, as `deed`: its last call if it has no card (own/who.h, B2). `at` may be NULL. */
 static void note_deed(json_t *agent, const char *operation, const char *at)
 {
-    char exact[TIME_TEXT_MAX];
     int64_t ms, before;
     if (!agent || !at || time_parse(at, &ms) < 0)
         return;
     const char *known = json_get_string(json_object_get(agent, "deed"), "at", NULL);
     if (known && time_parse(known, &before) == 0 && before >= ms)
         return;
-    time_format_exact(ms, exact);
-    json_object_set_new(agent, "deed", json_pack("{s:s, s:s}", "operation", operation, "at", exact));
+    json_object_set_new(agent, "deed", json_pack("{s:s, s:s}", "operation", operation, "at", TIME_EXACT(ms)));
 }
 
 static void settle_last_call(json_t *agent)
@@ -212,9 +208,7 @@ static json_t *agent_of_process(struct scene *scene, const json_t *process)
 
 static void add_held(struct scene *scene)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (scene->locks, i, one) {
+    json_each (scene->locks, i, one) {
         const json_t *holder = json_object_get(one, "holder"), *who = json_object_get(holder, "who");
         const char *kind = json_get_string(one, "kind", ""), *at = json_get_string(one, "created_at", NULL);
         json_t *agent = agent_of(scene, who, at, json_object_get(holder, "alive"), json_get_string(holder, "how", "?"));
@@ -223,15 +217,15 @@ static void add_held(struct scene *scene)
         json_object_set(held, "state", json_object_get(one, "state"));
         json_object_set(held, "alive", json_object_get(holder, "alive"));
     }
-    json_array_foreach (scene->workflows, i, one) {
+    json_each (scene->workflows, i, one) {
         const json_t *who = json_object_get(one, "who");
         const char *at = json_get_string(one, "claimed_at", NULL);
         json_t *agent = agent_of(scene, who, at, json_object_get(one, "ownerAlive"), json_get_string(one, "how", "?"));
         add_holding(agent, "workflow", json_object_get(one, "ulTaskId"), json_object_get(who, "note"));
         note_deed(agent, "own.claim", at);
     }
-    json_array_foreach (scene->processes, i, one) {
-        if (strcmp(json_get_string(one, "state_name", ""), "Running") != 0)
+    json_each (scene->processes, i, one) {
+        if (!json_text_is(one, "state_name", "Running"))
             continue;
         json_t *agent = agent_of_process(scene, one);
         add_holding(agent, "process", json_object_get(one, "id"), json_at(one, "started_by.note"));
@@ -242,9 +236,7 @@ static void add_held(struct scene *scene)
 
 static void add_waiting(struct scene *scene)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach (scene->waiting, i, one) {
+    json_each (scene->waiting, i, one) {
         json_t *agent =
             agent_of(scene, json_object_get(one, "who"), json_get_string(one, "since", NULL), json_true(), "it waits");
         json_object_del(one, "who");
@@ -289,11 +281,10 @@ static bool is_here(const json_t *agent, bool all)
 static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct scene scene CLEANUP(scene_clear) = {.call = NULL};
-    json_t *list CLEANUP_JSON = json_array(), *agent;
-    const char *id;
+    json_t *list CLEANUP_JSON = json_array();
     if (look(call, &scene, err) < 0)
         return -1;
-    json_object_foreach (scene.agents, id, agent) {
+    json_each_pair (scene.agents, id, agent) {
         settle_last_call(agent);
         if (is_here(agent, json_get_bool(call->args, "all", false)))
             json_array_append(list, agent);
@@ -359,8 +350,8 @@ const struct op op_own_note = {
     .examples = "tasuki own note 'refactoring auth'\n"
                 "tasuki own note ''  # remove it",
     .flags = OP_IDEMPOTENT,
-    .params =
-        PARAMS(PARAM("text", OP_STRING, OP_POSITIONAL, "TEXT", "Up to 200 characters.", .max = 800), INSTANCE_PARAM),
+    .params = PARAMS(PARAM("text", OP_STRING, OP_POSITIONAL, "TEXT", "Up to 200 characters.", .max = WHO_NOTE_SIZE - 1),
+                     INSTANCE_PARAM),
     .result = FIELDS({"instance", "string", "you"}, {"label", "string", "your name for people"},
                      {"note", "string?", "null: none"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_NOT_FOUND, TSK_ENVIRONMENT, TSK_STORAGE_FULL),

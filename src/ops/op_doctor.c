@@ -22,17 +22,15 @@ static enum doctor_mode mode_of(const json_t *args)
 static void keep_report(struct op_call *call, const json_t *report, int64_t took_ms)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    char at[TIME_TEXT_MAX];
     json_t *kept CLEANUP_JSON = json_copy((json_t *)report);
-    time_format_exact(clock_now().wall_ms, at);
-    json_object_set_new(kept, "at", json_string(at));
+    json_object_set_new(kept, "at", json_string(TIME_EXACT(clock_now().wall_ms)));
     json_object_set_new(kept, "took_ms", json_integer(took_ms));
     json_write(&b, kept, false);
     if (!b.failed && b.len <= LAST_REPORT_MAX)
         (void)!fs_replace_file(call->ws->state_dir, DOCTOR_REPORT_FILE, 0600, b.data, b.len);
 }
 
-static int read_report(struct op_call *call, json_t **ret, struct tsk_error *err)
+static int doctor_read_report(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (fs_read_file(call->ws->state_dir, DOCTOR_REPORT_FILE, LAST_REPORT_MAX, &b) == 0)
@@ -40,8 +38,7 @@ static int read_report(struct op_call *call, json_t **ret, struct tsk_error *err
     if (errno != ENOENT)
         return fs_error(err, "read", call->ws->state_dir, DOCTOR_REPORT_FILE);
     error_set(err, TSK_NOT_FOUND, "doctor_never", NULL);
-    error_add_next(err, "tasuki doctor");
-    return -1;
+    return error_add_next(err, "tasuki doctor");
 }
 
 /* ---- the operation ---- */
@@ -49,7 +46,7 @@ static int read_report(struct op_call *call, json_t **ret, struct tsk_error *err
 static int run_doctor(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     if (json_get_bool(call->args, "last", false))
-        return read_report(call, ret, err);
+        return doctor_read_report(call, ret, err);
     int64_t began_ms = clock_now().boot_ms;
     bool is_quick = json_get_bool(call->args, "quick", false);
     if (is_quick && json_get_bool(call->args, "full", false))

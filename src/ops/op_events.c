@@ -46,8 +46,8 @@ static bool is_before(const json_t *event, int64_t since_ms)
 }
 
 /* Reads what is there from `from` on, up to `until`, and puts the last `limit` wanted ones before those in the list. */
-static int read_last(int state_dir, uint64_t from, uint64_t until, const struct event_filter *filter, size_t limit,
-                     json_t *list, uint64_t *ret_next, bool *ret_is_old, struct tsk_error *err)
+static int events_read_last(int state_dir, uint64_t from, uint64_t until, const struct event_filter *filter,
+                            size_t limit, json_t *list, uint64_t *ret_next, bool *ret_is_old, struct tsk_error *err)
 {
     struct event_reader reader CLEANUP(event_reader_clear);
     if (event_reader_init(&reader, state_dir, from, err) < 0)
@@ -89,8 +89,8 @@ static int read_tail(int state_dir, uint64_t before, const struct event_filter *
     event_reader_clear(&end);
     for (uint64_t span = limit * 512;; span *= 8) {
         uint64_t from = span < last ? last - span : 0;
-        if (read_last(state_dir, from, until, filter, limit - json_array_size(list), list,
-                      until == before ? ret_next : &ignored, &is_old, err) < 0)
+        if (events_read_last(state_dir, from, until, filter, limit - json_array_size(list), list,
+                             until == before ? ret_next : &ignored, &is_old, err) < 0)
             return -1;
         if (json_array_size(list) >= limit || from == 0 || is_old)
             return 0;
@@ -101,24 +101,20 @@ static int read_tail(int state_dir, uint64_t before, const struct event_filter *
 /* ---- counts ---- */
 
 /* How many events each of `bins` equal spans between `since` and now has, and how many of those tell of something bad. */
-static int count_events(struct op_call *call, struct event_filter *filter, json_t **ret, struct tsk_error *err)
+static int trail_count_events(struct op_call *call, struct event_filter *filter, json_t **ret, struct tsk_error *err)
 {
     int64_t now_ms = clock_now().wall_ms, bins = json_get_int(call->args, "bins", BINS_DEFAULT), time_ms;
-    json_t *list CLEANUP_JSON = json_array(), *counts = json_array(), *event;
-    char from[TIME_TEXT_MAX], to[TIME_TEXT_MAX];
+    json_t *list CLEANUP_JSON = json_array(), *counts = json_array();
     uint64_t next;
-    size_t i;
     if (filter->since_ms < 0)
         filter->since_ms = now_ms - COUNTS_SPAN_MS;
     int64_t span_ms = now_ms > filter->since_ms ? now_ms - filter->since_ms : 1;
     for (int64_t bin = 0; bin < bins; bin++)
         json_array_append_new(counts, json_pack("{s:i, s:i}", "all", 0, "bad", 0));
-    time_format_exact(filter->since_ms, from);
-    time_format_exact(now_ms, to);
-    *ret = json_pack("{s:s, s:s, s:o}", "from", from, "to", to, "bins", counts);
+    *ret = json_pack("{s:s, s:s, s:o}", "from", TIME_EXACT(filter->since_ms), "to", TIME_EXACT(now_ms), "bins", counts);
     if (read_tail(call->ws->state_dir, EVENT_FROM_END, filter, COUNTS_MAX, list, &next, err) < 0)
         return -1;
-    json_array_foreach (list, i, event) {
+    json_each (list, i, event) {
         if (time_parse(json_get_string(event, "time", ""), &time_ms) < 0 || time_ms > now_ms)
             continue;
         int64_t at = (time_ms - filter->since_ms) * bins / span_ms;
@@ -140,7 +136,7 @@ static void look_at_processes(struct tsk_workspace *ws)
 }
 
 /* -1 where it is not available (a user's inotify instances may be used up): then a look once a second has to do. */
-static int watch_open(const struct tsk_workspace *ws)
+static int trail_watch_open(const struct tsk_workspace *ws)
 {
     int fd = inotify_init1(IN_CLOEXEC);
     if (fd >= 0 && inotify_add_watch(fd, ws->state_path, IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0)
@@ -152,7 +148,7 @@ static int events_follow(struct op_call *call, uint64_t from, const struct event
 {
     struct event_reader reader CLEANUP(event_reader_clear);
     struct lookout lookout CLEANUP(lookout_clear);
-    int watch CLEANUP_FD = watch_open(call->ws);
+    int watch CLEANUP_FD = trail_watch_open(call->ws);
     lookout_init(&lookout, call->ws, call->root);
     int64_t look_ms = 0;
     if (event_reader_init(&reader, call->ws->state_dir, from, err) < 0)
@@ -195,7 +191,7 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
         before = (uint64_t)json_get_int(call->args, "before", 0);
     look_at_processes(call->ws);
     if (json_get_bool(call->args, "counts", false))
-        return count_events(call, &filter, ret, err);
+        return trail_count_events(call, &filter, ret, err);
     int result = has_after ? read_first(call->ws->state_dir, (uint64_t)json_get_int(call->args, "after", 0) + 1,
                                         &filter, (size_t)limit, list, &next, err)
                            : read_tail(call->ws->state_dir, before, &filter, (size_t)limit, list, &next, err);
@@ -205,9 +201,7 @@ static int run_events(struct op_call *call, json_t **ret, struct tsk_error *err)
         *ret = json_pack("{s:O, s:I}", "events", list, "next", (json_int_t)next);
         return 0;
     }
-    size_t i;
-    json_t *event;
-    json_array_foreach (list, i, event)
+    json_each (list, i, event)
         if (!call->emit(call, event))
             return 0;
     return events_follow(call, next, &filter, err);

@@ -48,9 +48,7 @@ static void jump_count(json_t *jumps, const char *from, const char *to)
 static void taken_add(json_t *jumps, json_t *spawned, const json_t *record)
 {
     const char *by = json_get_string(record, "k", "");
-    json_t *request;
-    size_t i;
-    json_array_foreach (json_object_get(record, "r"), i, request) {
+    json_each (json_object_get(record, "r"), i, request) {
         const char *what = json_get_string(request, "do", ""), *task = json_get_string(request, "task", by);
         if (strcmp(what, "again") == 0 || strcmp(what, "next") == 0 || strcmp(what, "goto") == 0)
             jump_count(jumps, by, what[0] == 'a' ? by : task);
@@ -61,9 +59,8 @@ static void taken_add(json_t *jumps, json_t *spawned, const json_t *record)
 
 static json_t *members_listed(json_t *object)
 {
-    json_t *list = json_array(), *value;
-    const char *key;
-    json_object_foreach (object, key, value)
+    json_t *list = json_array();
+    json_each_pair (object, key, value)
         json_array_append(list, value);
     return list;
 }
@@ -72,12 +69,10 @@ static json_t *members_listed(json_t *object)
 static int graph_add_taken(json_t *graph, int run_dir, struct tsk_error *err)
 {
     json_t *records CLEANUP_JSON = NULL, *jumps CLEANUP_JSON = json_object(), *spawned CLEANUP_JSON = json_object();
-    json_t *record;
-    size_t i;
     if (journal_read(run_dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
-        if (strcmp(json_get_string(record, "e", ""), "end") == 0 && strcmp(json_get_string(record, "o", ""), "ok") == 0)
+    json_each (records, i, record)
+        if (json_text_is(record, "e", "end") && json_text_is(record, "o", "ok"))
             taken_add(jumps, spawned, record);
     json_object_set_new(graph, "jumps", members_listed(jumps));
     json_object_set_new(graph, "spawned", members_listed(spawned));
@@ -87,11 +82,9 @@ static int graph_add_taken(json_t *graph, int run_dir, struct tsk_error *err)
 /* A run has one session for each scope (session_fork). */
 static void scope_add_session(json_t *scope, json_t *id_take)
 {
-    json_t *node, *branch;
-    size_t i, j;
     json_object_set_new(scope, "session_id", id_take);
-    json_array_foreach (json_object_get(scope, "nodes"), i, node)
-        json_array_foreach (json_object_get(json_object_get(node, "group"), "branches"), j, branch)
+    json_each (json_object_get(scope, "nodes"), i, node)
+        json_each (json_object_get(json_object_get(node, "group"), "branches"), j, branch)
             scope_add_session(branch,
                               json_sprintf("%s_%s", json_string_value(id_take), json_get_string(branch, "name", "")));
 }

@@ -24,14 +24,13 @@ static const char kind_help[] =
 
 static json_t *acquired_json(struct lock_target *target, const struct lock_outcome *outcome, bool killed)
 {
-    char path[PATH_MAX], expires[TIME_TEXT_MAX];
+    char path[PATH_MAX];
     const struct lock_record *record = &outcome->record;
     lock_target_path(target, path);
-    time_format_local(record->expires_ms, expires);
     json_t *json =
         json_pack("{s:s, s:s, s:s?, s:I, s:s, s:s, s:s?, s:o}", "status", "acquired", "kind", target->kind->name, "id",
                   target->id[0] ? target->id : NULL, "fence", (json_int_t)record->fence, "token", record->token, "path",
-                  path, "expires_at", target->kind->is_sprint ? NULL : expires, "holder",
+                  path, "expires_at", target->kind->is_sprint ? NULL : TIME_LOCAL(record->expires_ms), "holder",
                   report_holder(NULL, record, LIVE_ALIVE,
                                 record->hold == HOLD_LIFE    ? "life byte is locked"
                                 : record->hold == HOLD_LEASE ? "lease runs"
@@ -48,12 +47,12 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
 
 static int say_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err)
 {
-    char words[LOCK_WORDS_MAX], since[TIME_TEXT_MAX], fence[24];
+    char words[LOCK_WORDS_MAX], fence[24];
     struct now now = clock_now();
     lock_target_words(target, words, sizeof words);
-    time_format_local(found->record.created_ms, since);
     snprintf(fence, sizeof fence, "%llu", (unsigned long long)found->record.fence);
-    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since", since, "fence", fence, NULL);
+    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since",
+              TIME_LOCAL(found->record.created_ms), "fence", fence, NULL);
     report_add_facts(target, &now, found, err);
     report_add_command(target, "release", "", err);
     return -1;
@@ -143,7 +142,7 @@ const struct op op_lock_acquire = {
                           "Take it even from a living holder (asks first), or from a dead one before its TTL is over.",
                           .agent_help = "Take it even from a living holder (a person is asked)."),
                      YES_PARAM, LOCK_KILL_PARAM,
-                     PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800,
+                     PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = WHO_NOTE_SIZE - 1,
                            .agent_help = "What for; others read it.")),
     .result = FIELDS({"status", "string", "acquired"}, {"kind", "string", ""}, {"id", "string?", ""},
                      {"fence", "integer", "the number of this acquisition; it grows"},
@@ -230,7 +229,6 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct lock_target target;
     struct lock_outcome outcome;
-    char expires[TIME_TEXT_MAX];
     struct lock_proof proof = {.token = json_get_string(call->args, "token", NULL), .is_remote = call->is_remote};
     if (lock_args_instance(call, &proof.instance, err) < 0 || lock_args_target(call, &target, err) < 0)
         return -1;
@@ -238,11 +236,10 @@ static int run_renew(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (result < 0)
         op_hint_proof(call, &proof, err);
     if (result == 0) {
-        time_format_local(outcome.record.expires_ms, expires);
         lock_say(call, &target, target.kind->is_sprint ? "renewed_no_ttl" : "renewed");
         *ret = json_pack("{s:s, s:s, s:s?, s:I, s:s?}", "status", "renewed", "kind", target.kind->name, "id",
                          target.id[0] ? target.id : NULL, "fence", (json_int_t)outcome.record.fence, "expires_at",
-                         target.kind->is_sprint ? NULL : expires);
+                         target.kind->is_sprint ? NULL : TIME_LOCAL(outcome.record.expires_ms));
     }
     lock_target_clear(&target);
     return result;

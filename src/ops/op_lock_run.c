@@ -134,8 +134,7 @@ static int lock_run_refused(struct op_call *call, struct tsk_error *err)
     error_clear_next(err);
     error_add_next(err, "%s lock run %s --wait 30m -- COMMAND", program, name);
     error_add_next(err, "%s lock check name %s", program, name);
-    error_add_next(err, "%s lock acquire name %s --force", program, name);
-    return -1;
+    return error_add_next(err, "%s lock acquire name %s --force", program, name);
 }
 
 /* The lock is this process's, but the place in line is that of the program that calls, which may call again. */

@@ -53,7 +53,7 @@ static int refuse_agent(struct op_call *call, const json_t *record, struct tsk_e
     bool is_allowed = false;
     if (!who_current()->is_agent || json_get_bool(record, "is_dead", false))
         return 0;
-    if (workspace_config_bool(call->ws, "agents_confirm_live", false, &is_allowed, err) < 0)
+    if (workspace_config_bool(call->ws, "agents_confirm_live", &is_allowed, err) < 0)
         return -1;
     return is_allowed ? 0
                       : error_set(err, TSK_NEEDS_CONFIRMATION, "confirm_by_agent", "by", who_current()->label, NULL);

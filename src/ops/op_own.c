@@ -1,4 +1,5 @@
 /* op_own.c - own check, claim, release, force-claim, leave, show, list: which instance drives a workflow. */
+#include "base/clock.h"
 #include "ops/lock_args.h"
 #include "ops/ops.h"
 #include "ops/own_args.h"
@@ -115,7 +116,7 @@ bool own_wait_more(struct op_call *call, int64_t until_ms)
     int64_t left = until_ms - clock_now().boot_ms, nap_ms = left < CLAIM_LOOK_MS ? left : CLAIM_LOOK_MS;
     if (left <= 0 || (call->is_cancelled && call->is_cancelled(call)))
         return false;
-    nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
+    clock_nap(nap_ms);
     return true;
 }
 
@@ -287,17 +288,13 @@ static int refuse_borrowed(struct op_call *call, struct owners *owners, const st
     if (state.alive == LIVE_DEAD)
         return 0;
     error_set(err, TSK_CONFLICT, "instance_borrowed", "instance", caller->id, NULL);
-    error_add_next(err, "tasuki lock release KIND ID");
-    return -1;
+    return error_add_next(err, "tasuki lock release KIND ID");
 }
 
 static void leave_say(struct op_call *call, const json_t *unreadable)
 {
     struct buf paths CLEANUP(buf_clear) = BUF_INIT;
-    json_t *path;
-    size_t i;
-    json_array_foreach ((json_t *)unreadable, i, path)
-        buf_printf(&paths, "%s%s", i ? ", " : "", json_string_value(path));
+    json_put_texts(&paths, unreadable, ", ");
     call->says = paths.len ? "own_left_unreadable" : "own_left";
     if (paths.len)
         call->aside = json_pack("{s:s}", "paths", buf_str(&paths));
@@ -343,7 +340,6 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     struct workflow wf;
-    char time[TIME_TEXT_MAX];
     if (owners_open(&owners, call->ws, err) < 0)
         return -1;
     int found = workflow_look(&owners, workflow_of(call), NULL, &wf, err);
@@ -351,10 +347,9 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     if (!found) {
         error_set(err, TSK_NOT_FOUND, "workflow_unknown", "workflow", workflow_of(call), NULL);
-        error_add_next(err, "tasuki own claim %s", workflow_of(call));
-        return -1;
+        return error_add_next(err, "tasuki own claim %s", workflow_of(call));
     }
-    time_format_exact(wf.claimed_at_ms, time);
+    const char *time = TIME_EXACT(wf.claimed_at_ms);
     *ret = workflow_json(&wf, false);
     json_object_set_new(*ret, "claimed_at", json_string(time));
     if (wf.owner[0])

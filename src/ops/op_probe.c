@@ -88,9 +88,7 @@ static int probe_beside_holder(struct op_call *call, const struct proc_id *holde
 /* A probe's command gets what the process has; by hand, the rest of the environment is the caller's. */
 static void set_environment(const struct proc *p)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach (json_object_get(p->spec, "env"), name, value)
+    json_each_pair (json_object_get(p->spec, "env"), name, value)
         setenv(name, json_string_value(value), 1);
     setenv(HOLD_ENV_ID, p->id, 1);
 }
@@ -108,8 +106,7 @@ static int probe_by_hand(struct op_call *call, json_t **ret, struct tsk_error *e
         return -1;
     if (p.view.state != PROC_RUNNING) {
         error_set(err, TSK_PROCESS_NOT_RUNNING, NULL, "id", p.id, NULL);
-        error_add_next(err, "tasuki proc start %s", p.id);
-        return -1;
+        return error_add_next(err, "tasuki proc start %s", p.id);
     }
     set_environment(&p);
     json_t *found = NULL;

@@ -1,5 +1,6 @@
 /* op_proc.c - registering, starting and stopping processes. */
 #include "base/fs.h"
+#include "base/word.h"
 #include "hold/protocol.h"
 #include "ops/ops.h"
 #include "ops/page.h"
@@ -95,19 +96,15 @@ static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (proc_args_open(call, &reg, err) < 0 || ids_by_state(call, &reg, ALL_ENDED, &ids, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!results);
-    int result = proc_start_ordered(&reg, names, count, !json_get_bool(call->args, "no_deps", false), results, err);
-    if (result == 0)
-        proc_args_settle(call, &reg, names, count, results);
-    if (result == 0)
-        result = proc_args_answer(call, &reg, ids, results, false, ret, err);
-    if (result == 0)
-        proc_args_say_failure(call, *ret);
-    free(results);
-    free(names);
-    return result;
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
+    if (proc_start_ordered(&reg, names, count, !json_get_bool(call->args, "no_deps", false), results, err) < 0)
+        return -1;
+    proc_args_settle(call, &reg, names, count, results);
+    if (proc_args_answer(call, &reg, ids, results, false, ret, err) < 0)
+        return -1;
+    proc_args_say_failure(call, *ret);
+    return 0;
 }
 
 const struct op op_process_start = {
@@ -147,18 +144,14 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
         proc_others_ask(call, &reg, ids, true, &warning, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!results);
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
-    int result = proc_stop_many(&reg, names, count, grace, results, err);
-    if (result == 0)
-        result = proc_args_answer(call, &reg, ids, results, true, ret, err);
-    if (result == 0)
-        proc_others_warn(*ret, warning);
-    free(results);
-    free(names);
-    return result;
+    if (proc_stop_many(&reg, names, count, grace, results, err) < 0 ||
+        proc_args_answer(call, &reg, ids, results, true, ret, err) < 0)
+        return -1;
+    proc_others_warn(*ret, warning);
+    return 0;
 }
 
 const struct op op_process_stop = {
@@ -189,11 +182,9 @@ static int dependencies_exist(struct proc_registry *reg, const char *const *ids,
 {
     for (size_t i = 0; i < count; i++) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
-        const char *other;
-        json_t *condition;
         if (proc_load(reg, ids[i], &p, err) < 0)
             return -1;
-        json_object_foreach (json_object_get(p.spec, "depends_on"), other, condition) {
+        json_each_key (json_object_get(p.spec, "depends_on"), other) {
             struct proc needed CLEANUP(proc_clear) = {.dir = -1};
             if (proc_load(reg, other, &needed, err) < 0)
                 return -1;
@@ -210,30 +201,22 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
         proc_others_ask(call, &reg, ids, true, &warning, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *stopped = calloc(count + 1, sizeof *stopped), *started = calloc(count + 1, sizeof *started);
-    BUG(!stopped || !started);
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *stopped CLEANUP_FREE = proc_args_results(ids), *started CLEANUP_FREE = proc_args_results(ids);
     int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
-    int result = dependencies_exist(&reg, names, count, err);
-    if (result == 0)
-        result = proc_stop_many(&reg, names, count, grace, stopped, err);
-    if (result == 0)
-        result = proc_start_ordered(&reg, names, count, true, started, err);
+    if (dependencies_exist(&reg, names, count, err) < 0 ||
+        proc_stop_many(&reg, names, count, grace, stopped, err) < 0 ||
+        proc_start_ordered(&reg, names, count, true, started, err) < 0)
+        return -1;
     for (size_t i = 0; i < count; i++) /* one that did not run is simply started */
         if (stopped[i].code != TSK_OK && stopped[i].code != TSK_PROCESS_NOT_RUNNING)
             started[i] = stopped[i];
-    if (result == 0)
-        proc_args_settle(call, &reg, names, count, started);
-    if (result == 0)
-        result = proc_args_answer(call, &reg, ids, started, false, ret, err);
-    if (result == 0) {
-        proc_others_warn(*ret, warning);
-        proc_args_say_failure(call, *ret);
-    }
-    free(stopped);
-    free(started);
-    free(names);
-    return result;
+    proc_args_settle(call, &reg, names, count, started);
+    if (proc_args_answer(call, &reg, ids, started, false, ret, err) < 0)
+        return -1;
+    proc_others_warn(*ret, warning);
+    proc_args_say_failure(call, *ret);
+    return 0;
 }
 
 const struct op op_process_restart = {
@@ -377,38 +360,31 @@ static int remove_asked(struct op_call *call, struct proc_registry *reg, const c
 /* Asks once before `--all` on a terminal, because the output of all processes is deleted, too. */
 static int may_remove_all(struct op_call *call, const json_t *ids, struct tsk_error *err)
 {
-    char count[24];
     const json_t *args = call->args;
     if (!call->is_cli || !call->confirm || json_array_size(ids) == 0 || !json_get_bool(args, "all", false) ||
         json_get_bool(args, "force", false))
         return 0;
     struct buf question CLEANUP(buf_clear) = BUF_INIT;
-    snprintf(count, sizeof count, "%zu", json_array_size(ids));
+    const char *count = DIGITS(json_array_size(ids));
     text_put(&question, call->lang, "process_remove_all_question", "count", count, NULL);
     if (call->confirm(call, buf_str(&question)))
         return 0;
     error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_all_kept", "count", count, NULL);
-    error_add_next(err, "tasuki proc list");
-    return -1;
+    return error_add_next(err, "tasuki proc list");
 }
 
 static json_t *remove_listed(struct op_call *call, struct proc_registry *reg, const json_t *ids)
 {
-    json_t *removed = json_array(), *errors = json_array(), *id;
-    size_t i, count = json_array_size(ids);
-    const char **names = calloc(count + 1, sizeof *names);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!names || !results);
-    for (i = 0; i < count; i++)
-        names[i] = json_string_value(json_array_get(ids, i));
+    json_t *removed = json_array(), *errors = json_array();
+    size_t count = json_array_size(ids);
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     proc_remove_many(reg, names, count, json_get_bool(call->args, "force", false), results);
-    json_array_foreach ((json_t *)ids, i, id)
+    json_each (ids, i, id)
         if (remove_asked(call, reg, names[i], &results[i]) == 0)
             json_array_append(removed, id);
         else
             proc_args_add_error(call, names[i], &results[i], errors);
-    free(results);
-    free(names);
     return json_pack("{s:o, s:o}", "removed", removed, "errors", errors);
 }
 
@@ -487,9 +463,11 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);
     }
-    if (result == 0 && (result = proc_args_record_or_say(&reg, id, false, ret)) == 0)
-        proc_others_warn(*ret, warning);
-    return result;
+    if (result < 0)
+        return -1;
+    *ret = proc_args_record_or_say(&reg, id, false);
+    proc_others_warn(*ret, warning);
+    return 0;
 }
 
 const struct op op_process_update = {

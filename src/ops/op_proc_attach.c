@@ -72,8 +72,7 @@ static int attach_ended(struct op_call *call, const char *id, int64_t n, json_t 
         return -1;
     if (p.view.state == PROC_RUNNING || *p.view.phase) {
         error_set(err, TSK_CONFLICT, p.view.n == n ? "attach_lost" : "attach_restarted", "id", id, NULL);
-        error_add_next(err, "tasuki proc attach %s", id);
-        return -1;
+        return error_add_next(err, "tasuki proc attach %s", id);
     }
     json_t *record CLEANUP_JSON = proc_to_json(&reg, &p);
     proc_reason_put(&reason, call->lang, record);
@@ -96,8 +95,7 @@ static int run_attach(struct op_call *call, json_t **ret, struct tsk_error *err)
         return refuse_attach(&p, err);
     if (!call->attach) {
         error_set(err, TSK_INVALID_INPUT, "attach_no_terminal", "id", id, NULL);
-        error_add_next(err, "tasuki proc logs %s -f", id);
-        return -1;
+        return error_add_next(err, "tasuki proc logs %s -f", id);
     }
     proc_registry_close(&reg); /* it may take hours */
     enum op_attach_end end = call->attach(call, id, connection, leave);

@@ -99,12 +99,10 @@ int proc_file_read(const char *path, const char *command, struct buf *text, stru
     char near[PATH_MAX];
     if (!place_nearest(path, near)) {
         error_set(err, TSK_NOT_FOUND, "import_no_file", "path", path, NULL);
-        error_add_next(err, "%s FILE", command);
-        return -1;
+        return error_add_next(err, "%s FILE", command);
     }
     error_set(err, TSK_NOT_FOUND, "import_no_file_near", "path", path, "near", near, NULL);
-    error_add_next(err, "%s %s", command, shell_word(&word, near));
-    return -1;
+    return error_add_next(err, "%s %s", command, shell_word(&word, near));
 }
 
 const char *proc_file_directory(const char *path, char *here, size_t size)
@@ -144,9 +142,8 @@ static int read_source(struct op_call *call, struct exchange_source *from, char 
 static int ask_about_updates(struct op_call *call, struct proc_registry *reg, const struct exchange *found,
                              json_t **ret_warning, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = json_array(), *spec;
-    const char *id;
-    json_object_foreach (found->processes, id, spec) {
+    json_t *ids CLEANUP_JSON = json_array();
+    json_each_key (found->processes, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct tsk_error absent; /* another problem is the import's to report */
         if (proc_find(reg, id, &p, &absent) == 0 && !exchange_says(found, id, p.spec))

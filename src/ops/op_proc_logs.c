@@ -1,4 +1,5 @@
 /* op_proc_logs.c - what a process wrote: the end of it, a part of it, or as it is written. */
+#include "base/word.h"
 #include "ops/ops.h"
 #include "ops/proc_args.h"
 #include "ops/proc_lines.h"
@@ -195,15 +196,13 @@ static void hold_line(struct output *out, const struct log_line *line)
 /* Lines were dropped before this reader came to them: a line of ours says so in their place. */
 static void put_missed(struct output *out)
 {
-    char bytes[24];
     int64_t missed = take_missed(out);
     if (missed == 0)
         return;
-    snprintf(bytes, sizeof bytes, "%lld", (long long)missed);
     if (out->is_open)
         buf_puts(&out->text, "\n");
     out->is_open = false;
-    text_put(&out->text, out->call->lang, "log_missed", "bytes", bytes, NULL);
+    text_put(&out->text, out->call->lang, "log_missed", "bytes", DIGITS(missed), NULL);
     buf_puts(&out->text, "\n");
 }
 

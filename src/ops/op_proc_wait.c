@@ -22,11 +22,9 @@ int64_t wait_timeout(const struct op_call *call)
 static int timed_out(int64_t timeout_ms, struct tsk_error *err)
 {
     struct tsk_error slice = *err;
-    char span[TIME_TEXT_MAX];
-    duration_format(timeout_ms, span);
     error_set(err, TSK_CONFLICT, slice.text, "id", tsk_error_context(&slice, "id"), "for",
-              tsk_error_context(&slice, "for"), "span", span, "state", tsk_error_context(&slice, "state"), "phase",
-              tsk_error_context(&slice, "phase"), NULL);
+              tsk_error_context(&slice, "for"), "span", DURATION(timeout_ms), "state",
+              tsk_error_context(&slice, "state"), "phase", tsk_error_context(&slice, "phase"), NULL);
     const char *command;
     for (unsigned i = 0; (command = tsk_error_next(&slice, i)); i++)
         error_add_next(err, "%s", command);

@@ -44,8 +44,8 @@ static void queue_run_idles(void *data, bool is_idle)
 /* What the end of a run shows, for its line. One that is gone by now keeps its status. */
 static void explain_run(struct op_call *call, json_t *line)
 {
-    static const char *const keys[] = {"counts", "duration_ms", "reason",   "reason_code",
-                                       "source", "failures",    "questions"};
+    static const char *const keys[] = {"counts", "duration_ms", "reason",    "reason_code",
+                                       "source", "failures",    "questions", NULL};
     struct rundir run;
     struct tsk_error ignored; /* `runs show` reports it */
     json_t *stage CLEANUP_JSON = NULL;
@@ -57,25 +57,21 @@ static void explain_run(struct op_call *call, json_t *line)
         return;
     run_read_reasons(stage, call->lang);
     run_log_add_failures(call->ws, stage, call->is_brief);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(stage, keys[i]))
-            json_object_set(line, keys[i], json_object_get(stage, keys[i]));
+    json_copy_keys(line, stage, keys);
 }
 
 /* A run begins, or has ended, while others are still to come. */
 static void queue_run_tells(void *data, const json_t *line, const char *title)
 {
     struct op_call *call = data;
-    char time[TIME_TEXT_MAX];
-    bool is_begin = strcmp(json_get_string(line, "status", ""), "RUNNING") == 0;
+    bool is_begin = json_text_is(line, "status", "RUNNING");
     json_t *about = json_copy((json_t *)line);
     json_object_set_new(about, "title", json_string(title));
     if (!is_begin)
         explain_run(call, about);
-    time_format_exact(clock_now().wall_ms, time);
     json_t *document CLEANUP_JSON =
-        json_pack("{s:s, s:s, s:O, s:o}", "time", time, "type", is_begin ? "queue.next" : "queue.ran", "run_id",
-                  json_object_get(line, "run_id"), "data", about);
+        json_pack("{s:s, s:s, s:O, s:o}", "time", TIME_EXACT(clock_now().wall_ms), "type",
+                  is_begin ? "queue.next" : "queue.ran", "run_id", json_object_get(line, "run_id"), "data", about);
     call->emit(call, document);
 }
 
@@ -85,7 +81,7 @@ static void explain_failed(struct op_call *call, json_t *ran)
     int left = QUEUE_RUNS_EXPLAINED;
     for (size_t i = json_array_size(ran); i-- > 0 && left > 0;) {
         json_t *line = json_array_get(ran, i);
-        if (strcmp(json_get_string(line, "status", ""), "FAILED") != 0)
+        if (!json_text_is(line, "status", "FAILED"))
             continue;
         explain_run(call, line);
         left--;
@@ -199,7 +195,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     bool is_now = json_get_bool(call->args, "now", false);
     if (queue_stop(call->ws, is_now, ret, err) < 0)
         return -1;
-    bool is_stopping = strcmp(json_get_string(*ret, "status", ""), "stopping") == 0;
+    bool is_stopping = json_text_is(*ret, "status", "stopping");
     call->says = !is_stopping ? "queue_idle" : is_now ? "queue_stopping_now" : "queue_stopping";
     return 0;
 }

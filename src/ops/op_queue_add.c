@@ -17,9 +17,7 @@
 static void put_command(struct buf *b, const json_t *words)
 {
     struct buf quoted CLEANUP(buf_clear) = BUF_INIT;
-    json_t *word;
-    size_t i;
-    json_array_foreach ((json_t *)words, i, word)
+    json_each (words, i, word)
         buf_printf(b, "%s%s", i ? " " : "", shell_word(&quoted, json_string_value(word)));
 }
 
@@ -28,9 +26,7 @@ static json_t *job_title(const json_t *words)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT, quoted CLEANUP(buf_clear) = BUF_INIT;
     char title[JOB_TITLE_MAX];
-    json_t *word;
-    size_t i;
-    json_array_foreach ((json_t *)words, i, word) {
+    json_each (words, i, word) {
         char *one = strdup(json_string_value(word));
         BUG(!one);
         for (char *c = one; *c; c++)
@@ -94,7 +90,7 @@ const struct op op_queue_add = {
               .choices = request_priorities),
         PARAM("depends_on", OP_STRING, OP_MANY, "RQ", "A request that must be done before; repeat for more.",
               .option = "depends", .completes = "request-id"),
-        PARAM("run", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command.", .max = 1 << 16)),
+        PARAM("run", OP_ARGV, OP_REQUIRED | OP_POSITIONAL, "CMD…", "The command.", .max = REQUEST_COMMAND_MAX)),
     .result = FIELDS({"id", "string", ""}, {"title", "string", ""}, {"status", "string", "ready or blocked"},
                      {"queue_runs", "boolean", "whether a queue is running that will take it"}),
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT,

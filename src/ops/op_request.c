@@ -17,11 +17,10 @@
 
 static int depends_of(const json_t *given, json_t **ret, struct tsk_error *err)
 {
-    json_t *list = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given), *id;
-    size_t i;
+    json_t *list = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given);
     if (json_array_size(list) == 1 && json_string_length(json_array_get(list, 0)) == 0)
         json_array_clear(list);
-    json_array_foreach (list, i, id)
+    json_each (list, i, id)
         if (!id_is_valid(json_string_value(id))) {
             error_set(err, TSK_INVALID_INPUT, "id_pattern", "param", "depends_on", "value", json_string_value(id),
                       NULL);
@@ -176,9 +175,9 @@ const struct op op_request_add = {
         PARAM("depends_on", OP_STRING, OP_MANY, "RQ", DEPENDS_TEXT, .option = "depends", .completes = "request-id"),
         PARAM("status", OP_ENUM, OP_OPTIONAL, "S", STATUS_TEXT, .fallback = "ready; without a flow or command: draft",
               .choices = request_status_names),
-        PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = 512 << 10),
+        PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = REQUEST_BODY_MAX),
         PARAM("id", OP_ID, OP_OPTIONAL, "RQ", "RQ-… of your own.", .fallback = "RQ-<time>-<random>"),
-        PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = 1 << 16)),
+        PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = REQUEST_COMMAND_MAX)),
     .result = request_fields,
     .errors = ERRORS(TSK_INVALID_INPUT, TSK_CONFLICT, TSK_PAYLOAD_TOO_LARGE, TSK_STORAGE_FULL, TSK_ENVIRONMENT,
                      TSK_NOT_FOUND),
@@ -272,8 +271,7 @@ static int runs_of(struct tsk_workspace *ws, const char *request_id, json_t **re
         json_t *stage CLEANUP_JSON = NULL;
         if (rundir_open(ws, id, &run, &unreadable) < 0)
             continue;
-        if (book_run_stage(&run, &stage, &unreadable) == 0 &&
-            strcmp(json_get_string(stage, "request_id", ""), request_id) == 0)
+        if (book_run_stage(&run, &stage, &unreadable) == 0 && json_text_is(stage, "request_id", request_id))
             json_array_append_new(runs, json_pack("{s:s, s:s, s:s?, s:s?}", "run_id", run.id, "status",
                                                   json_get_string(stage, "status", ""), "started_at",
                                                   json_get_string(stage, "started_at", NULL), "ended_at",
@@ -355,10 +353,10 @@ const struct op op_request_edit = {
                      PARAM("depends_on", OP_STRING, OP_MANY, "RQ", DEPENDS_TEXT " '' for none.", .option = "depends",
                            .completes = "request-id"),
                      PARAM("status", OP_ENUM, OP_OPTIONAL, "S", STATUS_TEXT, .choices = request_status_names),
-                     PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = 512 << 10),
+                     PARAM("body", OP_STRING, OP_OPTIONAL, "TEXT", BODY_TEXT, .max = REQUEST_BODY_MAX),
                      PARAM("expected_updated_at", OP_STRING, OP_OPTIONAL, "T",
                            "Refuse (CONFLICT) if the file was changed after this time."),
-                     PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = 1 << 16)),
+                     PARAM("run", OP_ARGV, OP_POSITIONAL | OP_SHELL, "CMD…", RUN_TEXT, .max = REQUEST_COMMAND_MAX)),
     .result = request_fields,
     .errors = ERRORS(TSK_REQUEST_NOT_FOUND, TSK_INVALID_INPUT, TSK_CONFLICT, TSK_STORAGE_FULL, TSK_ENVIRONMENT,
                      TSK_NOT_FOUND),
@@ -376,12 +374,11 @@ static int run_remove(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (request_named(call, err) < 0 || request_show(call, json_get_string(call->args, "request", ""), &shown, err) < 0)
         return -1;
     const char *id = json_get_string(shown, "id", "");
-    if (strcmp(json_get_string(shown, "status", ""), "running") == 0) {
+    if (json_text_is(shown, "status", "running")) {
         const char *run = json_get_string(json_object_get(shown, "latest_run"), "run_id", "");
         error_set(err, TSK_RUN_IN_PROGRESS, NULL, "request_id", id, "run_id", run, NULL);
         error_add_next(err, "tasuki runs show %s", run);
-        error_add_next(err, "tasuki wait run %s", run);
-        return -1;
+        return error_add_next(err, "tasuki wait run %s", run);
     }
     if (request_remove(call->ws, id, kept, err) < 0)
         return -1;

@@ -26,20 +26,18 @@ static int start_all(struct op_call *call, struct proc_registry *reg, json_t *id
                      json_t *errors, struct tsk_error *err)
 {
     size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!results);
-    int result = proc_start_ordered(reg, names, count, true, results, err);
-    for (size_t i = 0; result == 0 && i < count; i++)
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
+    if (proc_start_ordered(reg, names, count, true, results, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
         if (results[i].code == TSK_OK)
             json_array_append(started, json_array_get(ids, i));
         else if (results[i].code == TSK_PROCESS_ALREADY_RUNNING) /* somebody else was faster: just as good */
             json_array_append(running, json_array_get(ids, i));
         else
             proc_args_add_error(call, names[i], &results[i], errors);
-    free(results);
-    free(names);
-    return result;
+    return 0;
 }
 
 static int run_restore(struct op_call *call, json_t **ret, struct tsk_error *err)

@@ -26,9 +26,8 @@ void run_tell(void *data, const json_t *document)
 
 json_t *run_values(const json_t *pairs)
 {
-    json_t *values = json_object(), *value;
-    const char *key;
-    json_object_foreach ((json_t *)pairs, key, value)
+    json_t *values = json_object();
+    json_each_pair (pairs, key, value)
         json_object_set_new(values, key, output_value(json_string_value(value)));
     return values;
 }
@@ -40,8 +39,7 @@ static int settle_values(struct op_call *call, const struct flow *flow, json_t *
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     if (flow_params_settle(flow, json_object_get(call->args, "set"), values, ret_params, err) == 0)
         return 0;
-    error_add_next(err, "tasuki flow show %s", shell_word(&word, json_get_string(call->args, "flow", "")));
-    return -1;
+    return error_add_next(err, "tasuki flow show %s", shell_word(&word, json_get_string(call->args, "flow", "")));
 }
 
 /* The verdict that belongs to a run's status: DONE 0, NEEDS_INPUT 8, everything else 7 with its own code; 4 if its lock was lost. */
@@ -126,8 +124,7 @@ static int refuse_task(const struct op_call *call, const char *name, const char 
     } else {
         buf_printf(&command, "tasuki flow show %s", shell_word(&word, given));
     }
-    error_add_next(err, "%s", buf_str(&command));
-    return -1;
+    return error_add_next(err, "%s", buf_str(&command));
 }
 
 static int refuse_chosen(const struct op_call *call, const struct flow *flow, const json_t *only, size_t wrong,
@@ -150,12 +147,11 @@ static int refuse_start(const struct op_call *call, const struct flow *flow, con
 /* The tasks that the caller has named. */
 static int check_chosen(const struct op_call *call, const struct flow *flow, struct tsk_error *err)
 {
-    json_t *only CLEANUP_JSON = chosen_tasks(call->args), *name;
+    json_t *only CLEANUP_JSON = chosen_tasks(call->args);
     const char *start = json_get_string(call->args, "start", NULL);
-    size_t i;
     if (start && json_array_size(only))
         return error_set(err, TSK_INVALID_INPUT, "start_and_tasks", NULL);
-    json_array_foreach (only, i, name)
+    json_each (only, i, name)
         if (graph_find(&flow->graph, json_string_value(name)) == NO_NODE)
             return refuse_chosen(call, flow, only, i, err);
     return start && graph_find(&flow->graph, start) == NO_NODE ? refuse_start(call, flow, start, err) : 0;
@@ -164,14 +160,13 @@ static int check_chosen(const struct op_call *call, const struct flow *flow, str
 /* A byte per node, set for those that are to run; NULL: all are. */
 static uint8_t *mark_chosen(const struct op_call *call, const struct graph *graph)
 {
-    json_t *only CLEANUP_JSON = chosen_tasks(call->args), *name;
+    json_t *only CLEANUP_JSON = chosen_tasks(call->args);
     const char *start = json_get_string(call->args, "start", NULL);
     uint8_t *marks = start || json_array_size(only) ? calloc(graph->nodes.count + 1, 1) : NULL;
-    size_t i;
     BUG(!marks && json_array_size(only));
     if (start)
         graph_follow_out(graph, graph_find(graph, start), marks);
-    json_array_foreach (only, i, name) {
+    json_each (only, i, name) {
         uint32_t node = graph_find(graph, json_string_value(name));
         graph_need(graph, &node, 1, marks);
     }
@@ -389,8 +384,7 @@ static bool journal_says_done(int run_dir)
     if (journal_read(run_dir, &records, &ignored) < 0 || json_array_size(records) == 0)
         return false;
     const json_t *last = json_array_get(records, json_array_size(records) - 1);
-    return strcmp(json_get_string(last, "e", ""), "done") == 0 &&
-           strcmp(json_get_string(last, "status", ""), "DONE") == 0;
+    return json_text_is(last, "e", "done") && json_text_is(last, "status", "DONE");
 }
 
 /* A run that is DONE stays as it is: 1, its stage in *ret. One whose last stage was not written any more gets it by continuing,
@@ -403,8 +397,8 @@ static int look_done(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (rundir_open(call->ws, json_get_string(call->args, "run", "@1"), &run, err) < 0)
         return -1;
     json_object_set_new(call->args, "run", json_string(run.id));
-    bool is_done = rundir_read_stage(&run, &stage, &ignored) == 0 &&
-                   strcmp(json_get_string(stage, "status", ""), "DONE") == 0 && journal_says_done(run.dir);
+    bool is_done = rundir_read_stage(&run, &stage, &ignored) == 0 && json_text_is(stage, "status", "DONE") &&
+                   journal_says_done(run.dir);
     rundir_clear(&run);
     if (!is_done)
         return 0;

@@ -1,4 +1,5 @@
 /* op_run_answer.c - answer: what a task has asked, and the run continues. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "graph/reply.h"
 #include "ops/detached.h"
@@ -23,9 +24,7 @@ static json_t *option_at(const json_t *options, int64_t number)
 /* The option with that text; borrowed, NULL: none. */
 static json_t *option_by_text(const json_t *options, const char *text, size_t len)
 {
-    size_t i;
-    json_t *option;
-    json_array_foreach (options, i, option)
+    json_each (options, i, option)
         if (json_string_length(option) == len && memcmp(json_string_value(option), text, len) == 0)
             return option;
     return NULL;
@@ -118,9 +117,9 @@ static int answer_make(struct op_call *call, const json_t *question, json_t **re
 static int question_find(const char *run_id, const json_t *records, const json_t *open, const char *task,
                          const json_t **ret, struct tsk_error *err)
 {
-    const json_t *found = NULL, *question;
-    size_t i, count = 0;
-    json_array_foreach ((json_t *)open, i, question)
+    const json_t *found = NULL;
+    size_t count = 0;
+    json_each (open, i, question)
         if (!task || reply_is_for(run_id, question, task)) {
             found = question;
             count++;
@@ -203,7 +202,7 @@ static int wait_taken(const struct rundir *run, const json_t *question, struct t
         if (reply_is_taken(records, question) || clock_now().boot_ms > until)
             return 1;
         wake_runner(run);
-        nanosleep(&(struct timespec){.tv_nsec = nap_ms * 1000000}, NULL);
+        clock_nap(nap_ms);
     }
     json_t *records CLEANUP_JSON = NULL;
     if (journal_read(run->dir, &records, err) < 0)
@@ -255,7 +254,7 @@ static int answer_refuse(const struct rundir *run, struct tsk_error *err)
     struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
     bool can_go_on = err->code == TSK_ALREADY_ANSWERED && rundir_look(run, &stage, &ignored) == 0 &&
-                     strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+                     json_text_is(stage, "status", "INTERRUPTED");
     if (!tsk_error_next(err, 0))
         error_add_next(err, can_go_on ? "tasuki resume %s" : "tasuki runs show %s", run->id);
     return -1;

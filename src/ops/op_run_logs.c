@@ -19,29 +19,22 @@
 #define PART_DEFAULT (256 << 10) /* bytes of a part */
 #define SEARCH_PIECE (256 << 10)
 
-static void rundir_cleanup(struct rundir *run)
-{
-    rundir_clear(run);
-}
-
 /* The names of the run's tasks; none where they cannot be read: then no name is near. Owned. */
 static json_t *run_task_names(const struct rundir *run)
 {
     struct tsk_error ignored;
-    json_t *stage CLEANUP_JSON = NULL, *names = json_array(), *task;
-    size_t i;
+    json_t *stage CLEANUP_JSON = NULL, *names = json_array();
     if (rundir_look_exactly(run, &stage, &ignored) < 0)
         return names;
-    json_array_foreach (json_object_get(stage, "tasks"), i, task)
+    json_each (json_object_get(stage, "tasks"), i, task)
         json_array_append_new(names, json_string(json_get_string(task, "task", "")));
     return names;
 }
 
 static bool run_has_task(const struct rundir *run, const char *name)
 {
-    json_t *names CLEANUP_JSON = run_task_names(run), *one;
-    size_t i;
-    json_array_foreach (names, i, one)
+    json_t *names CLEANUP_JSON = run_task_names(run);
+    json_each (names, i, one)
         if (strcmp(json_string_value(one), name) == 0)
             return true;
     return false;
@@ -71,11 +64,11 @@ static int open_for_logs(struct op_call *call, struct rundir *run, const char **
     return 0;
 }
 
-static int refuse_task(const struct rundir *run, const char *task, struct tsk_error *err)
+static int logs_refuse_task(const struct rundir *run, const char *task, struct tsk_error *err)
 {
     json_t *names CLEANUP_JSON = run_task_names(run);
     size_t count = json_array_size(names);
-    const char **words = calloc(count + 1, sizeof *words);
+    const char **words CLEANUP_FREE = calloc(count + 1, sizeof *words);
     for (size_t i = 0; words && i < count; i++)
         words[i] = json_string_value(json_array_get(names, i));
     const char *near = words && task ? nearest_word(task, words, count) : NULL;
@@ -87,7 +80,6 @@ static int refuse_task(const struct rundir *run, const char *task, struct tsk_er
         error_add_next(err, "tasuki runs logs %s %s", run->id, shell_word(&quoted, near));
     else
         error_add_next(err, "tasuki runs show %s", run->id);
-    free(words);
     return -1;
 }
 
@@ -182,11 +174,9 @@ static int add_log(struct op_call *call, const struct rundir *run, const json_t 
     char path[RUN_LOG_NAME];
     off_t offset = 0;
     struct buf text CLEANUP(buf_clear) = {.max = RUN_LOG_MAX + RUN_LOG_PIECE};
-    size_t i;
-    json_t *one;
     log_name(record, path);
-    json_array_foreach (list, i, one)
-        if (strcmp(json_get_string(one, "path", ""), path) == 0)
+    json_each (list, i, one)
+        if (json_text_is(one, "path", path))
             return 0; /* it asked, and was started again as the same attempt */
     bool is_part = filter->pattern.is_given || filter->since_ms >= 0, is_untimed;
     int64_t lines = is_part ? INT64_MAX : json_get_int(call->args, "lines", TAIL_DEFAULT);
@@ -213,28 +203,25 @@ static bool is_wanted(const struct op_call *call, const char *task, const json_t
 {
     const char *session = json_get_string(call->args, "session", NULL);
     int64_t attempt = json_get_int(call->args, "attempt", 0);
-    return strcmp(json_get_string(record, "e", ""), "start") == 0 &&
-           (!task || strcmp(json_get_string(record, "k", ""), task) == 0) &&
-           (!session || strcmp(json_get_string(record, "s", ""), session) == 0) &&
-           (!attempt || json_get_int(record, "a", 1) == attempt);
+    return json_text_is(record, "e", "start") && (!task || json_text_is(record, "k", task)) &&
+           (!session || json_text_is(record, "s", session)) && (!attempt || json_get_int(record, "a", 1) == attempt);
 }
 
 static int read_tails(struct op_call *call, const struct rundir *run, const char *task, struct log_filter *filter,
                       json_t **ret, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL, *logs CLEANUP_JSON = json_array(), *record;
+    json_t *records CLEANUP_JSON = NULL, *logs CLEANUP_JSON = json_array();
     bool is_known = !task;
-    size_t i;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_wanted(call, task, record)) {
             is_known = true;
             if (add_log(call, run, record, filter, logs, err) < 0)
                 return -1;
         }
     if (!is_known)
-        return refuse_task(run, task, err);
+        return logs_refuse_task(run, task, err);
     *ret = json_pack("{s:s, s:O}", "run_id", run->id, "logs", logs);
     return 0;
 }
@@ -246,15 +233,14 @@ static int open_one(struct op_call *call, const struct rundir *run, const char *
                     struct tsk_error *err)
 {
     char path[RUN_LOG_NAME];
-    json_t *records CLEANUP_JSON = NULL, *record, *found = NULL;
-    size_t i;
+    json_t *records CLEANUP_JSON = NULL, *found = NULL;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_wanted(call, task, record))
             found = record;
     if (!found)
-        return refuse_task(run, task, err);
+        return logs_refuse_task(run, task, err);
     log_name(found, path);
     *ret_fd = fs->openat(run->dir, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (*ret_fd < 0 && errno != ENOENT)
@@ -368,16 +354,15 @@ struct follow {
 /* Which logs have lines that may be older; those that begin later have none. */
 static int follow_since(struct follow *f, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL, *record;
-    size_t i;
+    json_t *records CLEANUP_JSON = NULL;
     if (f->filter->since_ms < 0)
         return 0;
     if (journal_read(f->run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record) {
+    json_each (records, i, record) {
         char path[RUN_LOG_NAME];
         log_name(record, path);
-        if (strcmp(json_get_string(record, "e", ""), "start") == 0 && is_begun_before(record, f->filter))
+        if (json_text_is(record, "e", "start") && is_begun_before(record, f->filter))
             json_object_set_new(f->since, path, json_true());
     }
     return 0;
@@ -386,7 +371,7 @@ static int follow_since(struct follow *f, struct tsk_error *err)
 /* On a terminal or in a pipe each line has its task before it, unless only one was asked for. */
 static bool emit_lines(struct follow *f, const struct run_piece *piece, const struct buf *text)
 {
-    struct buf out CLEANUP(buf_clear) = {.max = 64u << 20};
+    struct buf out CLEANUP(buf_clear) = BUF_INIT;
     const char *at = text->data, *end = at + text->len;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -423,7 +408,7 @@ static bool take_piece(void *data, const struct run_piece *piece)
     if ((f->task && strcmp(f->task, piece->task) != 0) || (f->session && strcmp(f->session, piece->session) != 0) ||
         (f->attempt && f->attempt != piece->attempt))
         return true;
-    struct buf text CLEANUP(buf_clear) = {.max = 64u << 20};
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
     piece_keep(f, piece, &text);
     if (!text.len)
         return true;
@@ -463,16 +448,15 @@ static int read_one(struct op_call *call, const struct rundir *run, const char *
 /* A task that has not run until the end of the run is a wrong name, or was not reached: both are no success of -f. */
 static int check_has_run(struct op_call *call, const struct rundir *run, const char *task, struct tsk_error *err)
 {
-    json_t *records CLEANUP_JSON = NULL, *record;
-    size_t i;
+    json_t *records CLEANUP_JSON = NULL;
     if (!task || !call->is_cli)
         return 0;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
-    json_array_foreach (records, i, record)
+    json_each (records, i, record)
         if (is_wanted(call, task, record))
             return 0;
-    return refuse_task(run, task, err);
+    return logs_refuse_task(run, task, err);
 }
 
 static bool is_of_one_log(const struct op_call *call)
@@ -486,7 +470,7 @@ static bool is_of_one_log(const struct op_call *call)
 
 static int run_logs(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     struct log_filter filter;
     json_t *since CLEANUP_JSON = json_object();
     const char *task = json_get_string(call->args, "task", NULL);

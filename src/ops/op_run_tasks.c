@@ -1,4 +1,5 @@
 /* op_run_tasks.c - runs tasks: the tasks of a run page by page, from its journal. `stage.json` lists at most 1,000. */
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/run_tasks.h"
 #include "ops/ops.h"
@@ -14,17 +15,15 @@
 
 static void set_exact(json_t *object, const char *key, int64_t time_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(time_ms, text);
+    const char *text = TIME_EXACT(time_ms);
     json_object_set_new(object, key, json_string(text));
 }
 
 /* What an attempt that ended well wrote to the channel: key -> value; of several writes of a key the last one. */
 static void take_writes(json_t *task, const json_t *effects)
 {
-    json_t *writes = json_object_get(task, "writes"), *effect;
-    size_t i;
-    json_array_foreach ((json_t *)effects, i, effect) {
+    json_t *writes = json_object_get(task, "writes");
+    json_each (effects, i, effect) {
         if (!writes) {
             writes = json_object();
             json_object_set_new(task, "writes", writes);
@@ -68,9 +67,7 @@ static void task_take_attempt(json_t *task, const json_t *record, const char *ev
 static void add_next_tries(json_t *list)
 {
     int64_t now_ms = clock_now().wall_ms, at_ms;
-    size_t i;
-    json_t *task;
-    json_array_foreach (list, i, task)
+    json_each (list, i, task)
         if (time_parse(json_get_string(task, "next_try_at", ""), &at_ms) == 0)
             json_object_set_new(task, "next_try_in_ms", json_integer(at_ms > now_ms ? at_ms - now_ms : 0));
 }
@@ -78,14 +75,12 @@ static void add_next_tries(json_t *list)
 /* The tasks that a journal names: node -> task. */
 static json_t *tasks_of(const json_t *records, bool with_attempts)
 {
-    json_t *tasks = json_object(), *record;
-    size_t i;
-    json_array_foreach ((json_t *)records, i, record) {
+    json_t *tasks = json_object();
+    json_each (records, i, record) {
         const char *event = json_get_string(record, "e", "");
-        char node[24];
         if (strcmp(event, "start") != 0 && strcmp(event, "end") != 0 && strcmp(event, "ask") != 0)
             continue;
-        snprintf(node, sizeof node, "%lld", (long long)json_get_int(record, "n", 0));
+        const char *node = DIGITS(json_get_int(record, "n", 0));
         json_t *task = json_object_get(tasks, node);
         if (!task) {
             task = json_pack("{s:I, s:s, s:s}", "node", (json_int_t)json_get_int(record, "n", 0), "task",
@@ -108,8 +103,8 @@ static void task_key(const json_t *task, char text[PAGE_KEY_MAX])
 static int run_tasks(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     struct rundir run;
-    json_t *records CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array(), *task;
-    const char *state = json_get_string(call->args, "state", NULL), *node;
+    json_t *records CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array();
+    const char *state = json_get_string(call->args, "state", NULL);
     if (rundir_open_to_look(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
     bool has_runner = rundir_has_runner(&run); /* asked first: of a run without one the journal is complete */
@@ -118,7 +113,7 @@ static int run_tasks(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (result < 0)
         return -1;
     json_t *tasks CLEANUP_JSON = tasks_of(records, json_get_bool(call->args, "attempts", false));
-    json_object_foreach (tasks, node, task) {
+    json_each_pair (tasks, node, task) {
         if (!has_runner)
             run_task_interrupt(task);
         if (!state || strcmp(json_string_value(json_object_get(task, "state")), state) == 0)

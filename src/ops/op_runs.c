@@ -17,22 +17,16 @@
 
 #define LIST_DEFAULT 20
 
-static void rundir_cleanup(struct rundir *run)
-{
-    rundir_clear(run);
-}
-
 /* ---- list ----------------------------------------------------------------------------------------------- */
 
 static json_t *stage_summary(enum lang lang, json_t *stage)
 {
-    static const char *const keys[] = {"run_id",   "request_id",  "flow",   "source",      "status", "started_at",
-                                       "ended_at", "duration_ms", "counts", "reason_code", "reason", "started_by"};
+    static const char *const keys[] = {"run_id",     "request_id", "flow",        "source", "status",
+                                       "started_at", "ended_at",   "duration_ms", "counts", "reason_code",
+                                       "reason",     "started_by", NULL};
     json_t *json = json_object();
     run_read_reasons(stage, lang);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(stage, keys[i]))
-            json_object_set(json, keys[i], json_object_get(stage, keys[i]));
+    json_copy_keys(json, stage, keys);
     return json;
 }
 
@@ -56,7 +50,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct page page = page_begin(call, LIST_DEFAULT);
     page.is_descending = page.is_partial = true; /* they sort by their time, and there may be very many */
     for (const char *id; (id = run_names_next(&names));) {
-        struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+        struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
         json_t *stage CLEANUP_JSON = NULL;
         if (!page_is_due(&page, id))
             continue;
@@ -68,9 +62,8 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
             continue; /* it is being removed */
         if (!is_open || rundir_look(&run, &stage, err) < 0)
             stage = run_broken(id, call->lang, err);
-        bool is_of_request = !request || strcmp(json_get_string(stage, "request_id", ""), request) == 0;
-        if (is_of_request && (!wanted || strcmp(json_get_string(stage, "status", ""), wanted) == 0) &&
-            page_takes(&page, id))
+        bool is_of_request = !request || json_text_is(stage, "request_id", request);
+        if (is_of_request && (!wanted || json_text_is(stage, "status", wanted)) && page_takes(&page, id))
             page_put(&page, stage_summary(call->lang, stage));
     }
     *ret = page_end(&page, "runs");
@@ -103,7 +96,7 @@ const struct op op_runs_list = {
 
 static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     if (rundir_open_to_look(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0)
         return -1;
     if (rundir_look_exactly(&run, ret, err) < 0)
@@ -149,7 +142,7 @@ const struct op op_runs_show = {
 /* --pending: only the run that was to follow. */
 static int cancel_pending(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    struct rundir run CLEANUP(rundir_cleanup) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
+    struct rundir run CLEANUP(rundir_clear) = {.dir = -1, .life_fd = -1, .runner_fd = -1};
     json_t *stage CLEANUP_JSON = NULL;
     bool existed = false;
     if (rundir_open(call->ws, json_get_string(call->args, "run", ""), &run, err) < 0 ||

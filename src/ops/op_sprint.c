@@ -27,13 +27,11 @@ static json_t *lock_info(const struct judgement *found)
         json_object_set_new(info, keys[i], json_null());
     if (!exists)
         return info;
-    char started[TIME_TEXT_MAX];
-    time_format_utc(record->created_ms, started);
     if (record->pid)
         json_object_set_new(info, "pid", json_integer(record->pid));
     json_set_text(info, "session_id", record->session_id);
     if (record->created_ms >= 0)
-        json_object_set_new(info, "started_at", json_string(started));
+        json_object_set_new(info, "started_at", json_string(TIME_IN_UTC(record->created_ms)));
     json_set_text(info, "epic_spec", record->epic_spec);
     if (found->age_ms >= 0)
         json_object_set_new(info, "age_hours", json_real(round((double)found->age_ms / 36000.0) / 100.0));
@@ -84,10 +82,9 @@ static json_t *sprint_failure(struct op_call *call, const char *mode, const char
 int sprint_invalid_mode(const char *mode, struct tsk_error *err)
 {
     struct op_call call = {0};
-    json_t *object CLEANUP_JSON = sprint_failure(&call, mode, "Invalid mode", TSK_INVALID_INPUT), *value;
-    const char *key;
+    json_t *object CLEANUP_JSON = sprint_failure(&call, mode, "Invalid mode", TSK_INVALID_INPUT);
     error_set(err, TSK_INVALID_INPUT, "invalid_mode", "value", mode, NULL);
-    json_object_foreach (object, key, value) {
+    json_each_pair (object, key, value) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
         json_write(&text, value, false);
         error_add_beside(err, key, buf_str(&text));

@@ -64,10 +64,9 @@ const struct op op_task_spawn = {
 
 static int run_again(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
-    const char *key;
-    json_t *value, *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
+    json_t *values CLEANUP_JSON = run_values(json_object_get(call->args, "set"));
     *ret = NULL;
-    json_object_foreach (values, key, value)
+    json_each_pair (values, key, value)
         if (task_args_tell_take(json_pack("{s:s, s:s, s:O}", "do", "set", "key", key, "value", value), err) < 0)
             return -1;
     return task_args_tell_take(json_pack("{s:s}", "do", "again"), err);
@@ -86,7 +85,7 @@ const struct op op_task_again = {
 
 /* ---- finish, cancel ------------------------------------------------------------------------------------- */
 
-static int tell_end(struct op_call *call, const char *what, struct tsk_error *err)
+static int task_tell_end(struct op_call *call, const char *what, struct tsk_error *err)
 {
     return task_args_tell_take(
         json_pack("{s:s, s:s}", "do", what, "message", json_get_string(call->args, "message", "")), err);
@@ -95,13 +94,13 @@ static int tell_end(struct op_call *call, const char *what, struct tsk_error *er
 static int run_finish(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell_end(call, "finish", err);
+    return task_tell_end(call, "finish", err);
 }
 
 static int run_cancel(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     *ret = NULL;
-    return tell_end(call, "cancel", err);
+    return task_tell_end(call, "cancel", err);
 }
 
 static const struct op_param end_params[] = {MESSAGE_PARAM, {0}};
@@ -135,13 +134,12 @@ static json_t *answer_to(const char *question)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     const char *path = getenv("TASUKI_ANSWER");
-    size_t i;
-    json_t *entry, *answer = NULL;
+    json_t *answer = NULL;
     if (!path || fs_read_file(AT_FDCWD, path, BUF_MAX_DEFAULT - 1, &text) < 0)
         return NULL;
     json_t *document CLEANUP_JSON = json_loadb(buf_str(&text), text.len, 0, NULL);
-    json_array_foreach (json_object_get(document, "all"), i, entry)
-        if (strcmp(json_get_string(entry, "question", ""), question) == 0)
+    json_each (json_object_get(document, "all"), i, entry)
+        if (json_text_is(entry, "question", question))
             answer = json_object_get(entry, "answer");
     return json_incref(answer);
 }

@@ -25,7 +25,7 @@ static const struct op_field template_fields[] = {
     {0},
 };
 
-static const char *name_of(const struct op_call *call)
+static const char *template_name_of(const struct op_call *call)
 {
     return json_get_string(call->args, "name", "");
 }
@@ -76,9 +76,9 @@ static int run_create(struct op_call *call, json_t **ret, struct tsk_error *err)
     const char *id = json_get_string(call->args, "from_process", NULL);
     if (proc_registry_open(&reg, call->ws, err) < 0 || (id && proc_find(&reg, id, &from, err) < 0))
         return -1;
-    if (args_spec(call, from.spec, &spec, err) < 0 || template_create(&reg, name_of(call), spec, err) < 0)
+    if (args_spec(call, from.spec, &spec, err) < 0 || template_create(&reg, template_name_of(call), spec, err) < 0)
         return -1;
-    return template_answer(&reg, name_of(call), ret, err);
+    return template_answer(&reg, template_name_of(call), ret, err);
 }
 
 const struct op op_template_create = {
@@ -140,7 +140,7 @@ static int run_show(struct op_call *call, json_t **ret, struct tsk_error *err)
     REGISTRY(reg);
     if (proc_registry_open(&reg, call->ws, err) < 0)
         return -1;
-    return template_answer(&reg, name_of(call), ret, err);
+    return template_answer(&reg, template_name_of(call), ret, err);
 }
 
 static const struct op_param show_params[] = {NAME_PARAM, {0}};
@@ -170,7 +170,7 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (expected && time_parse(expected, &expected_ms) < 0)
         return error_set(err, TSK_INVALID_INPUT, "param_not_a_time", "param", "expected_updated_at", "value", expected,
                          NULL);
-    if (proc_registry_open(&reg, call->ws, err) < 0 || template_load(&reg, name_of(call), &t, err) < 0 ||
+    if (proc_registry_open(&reg, call->ws, err) < 0 || template_load(&reg, template_name_of(call), &t, err) < 0 ||
         args_spec(call, t.spec, &spec, err) < 0)
         return -1;
     /* What was read must not have changed meanwhile, whether or not the caller asks. */
@@ -198,10 +198,10 @@ const struct op op_template_update = {
 static int run_delete(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
-    if (proc_registry_open(&reg, call->ws, err) < 0 || template_remove(&reg, name_of(call), err) < 0)
+    if (proc_registry_open(&reg, call->ws, err) < 0 || template_remove(&reg, template_name_of(call), err) < 0)
         return -1;
     call->says = "template_deleted";
-    *ret = json_pack("{s:s, s:b}", "name", name_of(call), "removed", true);
+    *ret = json_pack("{s:s, s:b}", "name", template_name_of(call), "removed", true);
     return 0;
 }
 
@@ -248,7 +248,7 @@ static int run_use(struct op_call *call, json_t **ret, struct tsk_error *err)
     TEMPLATE(t);
     json_t *spec CLEANUP_JSON = NULL;
     const char *id = json_get_string(call->args, "id", "");
-    if (proc_registry_open(&reg, call->ws, err) < 0 || template_load(&reg, name_of(call), &t, err) < 0 ||
+    if (proc_registry_open(&reg, call->ws, err) < 0 || template_load(&reg, template_name_of(call), &t, err) < 0 ||
         use_spec(call, &t, &spec, err) < 0)
         return -1;
     if (proc_depend_check(&reg, id, spec, err) < 0 || proc_create(&reg, id, spec, err) < 0)

@@ -33,8 +33,7 @@ static int refuse_other_worktree(struct proc_registry *reg, const struct proc *p
         return 0;
     error_set(err, TSK_CONFLICT, "up_other_worktree", "id", p->id, "theirs",
               json_get_string(p->spec, "cwd", reg->ws->root), "ours", file->dir, NULL);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 /* The file itself may name a directory of another worktree. */
@@ -46,13 +45,12 @@ static int refuse_entry(struct proc_registry *reg, const struct up_file *file, c
     const char *theirs = json_get_string(entry.spec, "cwd", "");
     error_set(err, TSK_CONFLICT, "up_entry_elsewhere", "id", id, "theirs", theirs, "ours", file->dir, "file",
               file->path, NULL);
-    error_add_next(err, "${EDITOR:-vi} %s", file->path);
-    return -1;
+    return error_add_next(err, "${EDITOR:-vi} %s", file->path);
 }
 
 /* ---- up: what is to be done ---- */
 
-static void plan_clear(struct up_plan *plan)
+static void up_plan_clear(struct up_plan *plan)
 {
     json_free(&plan->start);
     json_free(&plan->restart);
@@ -104,9 +102,7 @@ static int plan_one(struct proc_registry *reg, const struct up_file *file, const
 
 static bool is_listed(const json_t *ids, const char *id)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)ids, i, one)
+    json_each (ids, i, one)
         if (strcmp(json_string_value(one), id) == 0)
             return true;
     return false;
@@ -116,9 +112,7 @@ static bool is_listed(const json_t *ids, const char *id)
 static bool is_for_running(const struct up_file *file, const struct up_plan *plan, const char *id)
 {
     bool is_needed = false;
-    const char *other;
-    json_t *spec;
-    json_object_foreach (file->found.processes, other, spec) {
+    json_each_pair (file->found.processes, other, spec) {
         const char *condition = json_get_string(json_object_get(spec, "depends_on"), id, NULL);
         if (!condition)
             continue;
@@ -132,8 +126,7 @@ static bool is_for_running(const struct up_file *file, const struct up_plan *pla
 /* What has done its work is run again, unless that was for those that run. One that is run again may be what another was done for. */
 static void plan_done(const struct up_file *file, struct up_plan *plan)
 {
-    json_t *in_order = json_array(), *one;
-    size_t at;
+    json_t *in_order = json_array();
     for (size_t i = 0; i < json_array_size(plan->done); i++) {
         json_t *id = json_array_get(plan->done, i);
         if (is_for_running(file, plan, json_string_value(id)))
@@ -142,7 +135,7 @@ static void plan_done(const struct up_file *file, struct up_plan *plan)
         json_array_remove(plan->done, i);
         i = (size_t)-1; /* from the beginning */
     }
-    json_array_foreach (file->ids, at, one)
+    json_each (file->ids, at, one)
         if (is_listed(plan->start, json_string_value(one)))
             json_array_append(in_order, one);
     json_decref(plan->start);
@@ -166,10 +159,8 @@ static int plan_left(struct proc_registry *reg, const struct up_file *file, stru
 static int plan_make(struct op_call *call, struct proc_registry *reg, const struct up_file *file, struct up_plan *plan,
                      struct tsk_error *err)
 {
-    size_t i;
-    json_t *id;
     *plan = (struct up_plan){json_array(), json_array(), json_array(), json_array(), json_array(), NULL};
-    json_array_foreach (file->ids, i, id)
+    json_each (file->ids, i, id)
         if (plan_one(reg, file, json_string_value(id), plan, err) < 0)
             return -1;
     plan_done(file, plan);
@@ -182,41 +173,34 @@ static int plan_make(struct op_call *call, struct proc_registry *reg, const stru
 static int up_detached(struct op_call *call, struct proc_registry *reg, const struct up_file *file,
                        const struct up_plan *plan, json_t **ret, struct tsk_error *err)
 {
-    const char **start = proc_args_strings(plan->start), **stop = proc_args_strings(plan->restart);
+    const char **start CLEANUP_FREE = proc_args_strings(plan->start);
+    const char **stop CLEANUP_FREE = proc_args_strings(plan->restart);
     size_t count = json_array_size(plan->start), stops = json_array_size(plan->restart);
-    struct tsk_error *results = calloc(json_array_size(file->ids) + 1, sizeof *results);
-    struct tsk_error *stopped = calloc(stops + 1, sizeof *stopped);
-    BUG(!results || !stopped);
-    int result = stops ? proc_stop_many(reg, stop, stops, HOLD_GRACE_MS, stopped, err) : 0;
-    if (result == 0 && count)
-        result = proc_start_ordered(reg, start, count, true, results, err);
-    if (result == 0) {
-        proc_args_settle(call, reg, start, count, results);
-        json_t *all CLEANUP_JSON = json_copy(plan->start);
-        json_array_extend(all, plan->running);
-        result = proc_args_answer(call, reg, all, results, false, ret, err);
-    }
-    if (result == 0) {
-        proc_args_say_failure(call, *ret);
-        json_object_set_new(*ret, "file", json_string(file->path));
-        json_object_set(*ret, "restarted", plan->restart);
-        json_object_set(*ret, "completed", plan->done);
-        json_object_set(*ret, "left_alone", plan->left);
-        json_object_set(*ret, "ignored", file->found.ignored);
-        proc_others_warn(*ret, plan->warning);
-    }
-    free(start);
-    free(stop);
-    free(results);
-    free(stopped);
-    return result;
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(file->ids);
+    struct tsk_error *stopped CLEANUP_FREE = proc_args_results(plan->restart);
+    if ((stops && proc_stop_many(reg, stop, stops, HOLD_GRACE_MS, stopped, err) < 0) ||
+        (count && proc_start_ordered(reg, start, count, true, results, err) < 0))
+        return -1;
+    proc_args_settle(call, reg, start, count, results);
+    json_t *all CLEANUP_JSON = json_copy(plan->start);
+    json_array_extend(all, plan->running);
+    if (proc_args_answer(call, reg, all, results, false, ret, err) < 0)
+        return -1;
+    proc_args_say_failure(call, *ret);
+    json_object_set_new(*ret, "file", json_string(file->path));
+    json_object_set(*ret, "restarted", plan->restart);
+    json_object_set(*ret, "completed", plan->done);
+    json_object_set(*ret, "left_alone", plan->left);
+    json_object_set(*ret, "ignored", file->found.ignored);
+    proc_others_warn(*ret, plan->warning);
+    return 0;
 }
 
 static int run_up(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
     struct up_file file CLEANUP(up_file_clear) = {.path = ""};
-    struct up_plan plan CLEANUP(plan_clear) = {0};
+    struct up_plan plan CLEANUP(up_plan_clear) = {0};
     json_t *applied CLEANUP_JSON = NULL;
     db_use(DB_USE_KEEP); /* one thread starts and stops, another one shows */
     if (up_file_read(call, &file, err) < 0 || up_open(call, &file, &reg, err) < 0 ||
@@ -267,9 +251,7 @@ const struct op op_up = {
 /* Those of the file that run. */
 static int down_ids(struct proc_registry *reg, const struct up_file *file, json_t *ret, struct tsk_error *err)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach (file->ids, i, id) {
+    json_each (file->ids, i, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         if (proc_load(reg, json_string_value(id), &p, err) < 0) {
             if (err->code != TSK_PROCESS_NOT_FOUND)
@@ -294,22 +276,20 @@ static int run_down(struct op_call *call, json_t **ret, struct tsk_error *err)
         down_ids(&reg, &file, ids, err) < 0 || proc_others_ask(call, &reg, ids, true, &warning, err) < 0)
         return -1;
     size_t count = json_array_size(ids);
-    const char **names = proc_args_strings(ids);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
-    BUG(!results);
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
-    int result = count ? proc_stop_many(&reg, names, count, grace, results, err) : 0;
+    if (count && proc_stop_many(&reg, names, count, grace, results, err) < 0)
+        return -1;
     for (size_t i = 0; i < count; i++)
         if (results[i].code == TSK_PROCESS_NOT_RUNNING) /* it has ended meanwhile: that was wanted */
             results[i] = (struct tsk_error){.code = TSK_OK};
     json_object_del(call->args, "id"); /* the answer is about several */
-    if (result == 0 && (result = proc_args_answer(call, &reg, ids, results, true, ret, err)) == 0) {
-        proc_others_warn(*ret, warning);
-        json_object_set_new(*ret, "file", json_string(file.path));
-    }
-    free(results);
-    free(names);
-    return result;
+    if (proc_args_answer(call, &reg, ids, results, true, ret, err) < 0)
+        return -1;
+    proc_others_warn(*ret, warning);
+    json_object_set_new(*ret, "file", json_string(file.path));
+    return 0;
 }
 
 const struct op op_down = {

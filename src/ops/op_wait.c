@@ -19,9 +19,7 @@ static bool wait_is_cancelled(void *data)
 /* The time is up: the call can be repeated. */
 static int not_yet(const char *text, const char *id, int64_t timeout_ms, struct tsk_error *err)
 {
-    char span[TIME_TEXT_MAX];
-    duration_format(timeout_ms, span);
-    return error_set(err, TSK_CONFLICT, text, "id", id, "span", span, NULL);
+    return error_set(err, TSK_CONFLICT, text, "id", id, "span", DURATION(timeout_ms), NULL);
 }
 
 /* ---- a run ---------------------------------------------------------------------------------------------- */
@@ -36,11 +34,10 @@ static int wait_run(struct op_call *call, const char *id, json_t **ret, struct t
     rundir_clear(&run);
     if (run_follow(call->ws, run.id, NULL, timeout_ms, wait_is_cancelled, call, &stage, err) < 0)
         return -1;
-    if (strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0) {
+    if (json_text_is(stage, "status", "RUNNING")) {
         not_yet("wait_run_late", run.id, timeout_ms, err);
         rundir_add_starter(stage, err);
-        error_add_next(err, "tasuki runs show %s", run.id);
-        return -1;
+        return error_add_next(err, "tasuki runs show %s", run.id);
     }
     run_judge(call, stage);
     *ret = json_incref(stage);

@@ -23,21 +23,18 @@ static const char *const passing[] = {"time",      "age_ms", "expires_in_ms", "e
 /* A copy without what passes by itself. */
 static json_t *lasting_part(const json_t *value)
 {
-    const char *key;
-    json_t *member;
-    size_t i;
     if (json_is_array(value)) {
         json_t *copy = json_array();
-        json_array_foreach (value, i, member)
+        json_each (value, i, member)
             json_array_append_new(copy, lasting_part(member));
         return copy;
     }
     if (!json_is_object(value))
         return json_incref((json_t *)value);
     json_t *copy = json_object();
-    json_object_foreach ((json_t *)value, key, member) {
+    json_each_pair (value, key, member) {
         bool passes = false;
-        for (i = 0; passing[i] && !passes; i++)
+        for (size_t i = 0; passing[i] && !passes; i++)
             passes = strcmp(key, passing[i]) == 0;
         if (!passes)
             json_object_set_new(copy, key, lasting_part(member));
@@ -102,9 +99,8 @@ static void watch_wait(int fd, int64_t begin_ms, int64_t spent_ms)
 
 static json_t *trouble_document(const struct op_call *call, const struct tsk_error *err)
 {
-    char time[TIME_TEXT_MAX];
     struct buf message CLEANUP(buf_clear) = BUF_INIT;
-    time_format_local(clock_now().wall_ms, time);
+    const char *time = TIME_LOCAL(clock_now().wall_ms);
     text_put_error(&message, call->lang, err);
     return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s}}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
                      call->ws->state_path, "time", time, "error", "code", tsk_code_name(err->code), "message",

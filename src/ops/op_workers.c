@@ -39,12 +39,11 @@ static int run_worker(struct op_call *call, json_t **ret, struct tsk_error *err)
     static const char *const options[][2] = {{"name", "--name"}, {"tags", "--tags"}, {"dir", "--dir"}};
     struct elsewhere elsewhere;
     char places[24], *argv[16] = {NULL};
-    size_t count = 0, i;
-    json_t *pair;
+    size_t count = 0;
     *ret = NULL;
     if (need_server(call, &elsewhere, err) < 0)
         return -1;
-    json_array_foreach (elsewhere.env, i, pair)
+    json_each (elsewhere.env, i, pair)
         putenv((char *)json_string_value(pair));
     argv[count++] = elsewhere.program;
     argv[count++] = "worker";
@@ -138,11 +137,10 @@ const struct op op_workers_list = {
 /* The one worker with that id, or with that name. */
 static int find_worker(const json_t *list, const char *wanted, const char **ret, struct tsk_error *err)
 {
-    size_t i, count = 0;
-    json_t *worker;
-    json_array_foreach ((json_t *)list, i, worker) {
+    size_t count = 0;
+    json_each (list, i, worker) {
         const char *id = json_get_string(worker, "id", "");
-        if (strcmp(id, wanted) != 0 && strcmp(json_get_string(worker, "name", ""), wanted) != 0)
+        if (strcmp(id, wanted) != 0 && !json_text_is(worker, "name", wanted))
             continue;
         *ret = id;
         count++;
@@ -150,8 +148,7 @@ static int find_worker(const json_t *list, const char *wanted, const char **ret,
     if (count == 1)
         return 0;
     error_set(err, count ? TSK_CONFLICT : TSK_NOT_FOUND, count ? "worker_many" : "worker_none", "name", wanted, NULL);
-    error_add_next(err, "tasuki workers list");
-    return -1;
+    return error_add_next(err, "tasuki workers list");
 }
 
 static int order_worker(struct op_call *call, const char *order, json_t **ret, struct tsk_error *err)

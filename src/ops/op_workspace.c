@@ -88,11 +88,10 @@ static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *
     return 0;
 }
 
-static json_t *names_of(const json_t *map)
+static json_t *status_names_of(const json_t *map)
 {
-    json_t *names = json_array(), *value;
-    const char *name;
-    json_object_foreach ((json_t *)map, name, value)
+    json_t *names = json_array();
+    json_each_key (map, name)
         json_array_append_new(names, json_string(name));
     return names;
 }
@@ -106,8 +105,8 @@ static int add_agents(struct op_call *call, json_t *answer, struct tsk_error *er
     const json_t *agents = json_object_get(config, "agents");
     if (json_object_size(agents) == 0)
         return 0;
-    json_object_set_new(answer, "agents", names_of(agents));
-    json_object_set_new(answer, "teams", names_of(json_object_get(config, "teams")));
+    json_object_set_new(answer, "agents", status_names_of(agents));
+    json_object_set_new(answer, "teams", status_names_of(json_object_get(config, "teams")));
     return 0;
 }
 

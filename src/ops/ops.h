@@ -24,6 +24,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/who.h"
 #include "base/word.h"
 #include "store/workspace.h"
 
@@ -142,8 +143,9 @@ enum op_flags {
     PARAM("instance", OP_STRING, OP_CALLER, "I",                                                                       \
           "The caller's instance id (default: TASUKI_INSTANCE_ID, else the calling process).", .max = 256)
 #define NOTE_PARAM_HELP "What you work on, for people; up to 200 characters (default: TASUKI_NOTE)."
-#define NOTE_PARAM      PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = 800, .agent_help = "")
-#define YES_PARAM       FLAG("yes", OP_CLI_ONLY, "Answer the question with yes.")
+#define NOTE_PARAM                                                                                                     \
+    PARAM("note", OP_STRING, OP_OPTIONAL, "TEXT", NOTE_PARAM_HELP, .max = WHO_NOTE_SIZE - 1, .agent_help = "")
+#define YES_PARAM FLAG("yes", OP_CLI_ONLY, "Answer the question with yes.")
 
 struct op_call;
 
@@ -256,6 +258,9 @@ extern const struct op *const op_rows[];
 /* Whether it is a command of this noun; `noun` NULL: a top-level one. */
 bool op_has_noun(const struct op *op, const char *noun);
 const struct op *op_find(const char *noun, const char *verb);
+/* "lock renew", or "status": what is typed behind `tasuki`. It lasts as long as the block that this stands in. */
+#define OP_WORDS(op) op_words((op), (char[64]){0})
+const char *op_words(const struct op *op, char words[64]); /* for OP_WORDS */
 /* The error of a mode that the sprint interface does not have, with the sprint object beside it. Returns -1. */
 int sprint_invalid_mode(const char *mode, struct tsk_error *err);
 const struct op *op_by_name(const char *name);

@@ -27,9 +27,7 @@ enum { LAST_LINE_TASKS = 8, LAST_LINE_MAX = 400 };
 static json_t *pick_keys(const json_t *from, const char *const *keys)
 {
     json_t *json = json_object();
-    for (; *keys; keys++)
-        if (json_object_get(from, *keys))
-            json_object_set(json, *keys, json_object_get(from, *keys));
+    json_copy_keys(json, from, keys);
     return json;
 }
 
@@ -96,7 +94,7 @@ void overview_add_last_line(struct tsk_workspace *ws, json_t *run)
         json_object_set_new(run, "last_line", line);
 }
 
-static bool is_open(const json_t *stage)
+static bool stage_is_open(const json_t *stage)
 {
     const char *status = json_get_string(stage, "status", "");
     return strcmp(status, "RUNNING") == 0 || strcmp(status, "NEEDS_INPUT") == 0 || strcmp(status, "INTERRUPTED") == 0;
@@ -108,8 +106,7 @@ static const char *asked_at(const json_t *stage, const char *task)
     const json_t *history = json_object_get(stage, "history");
     for (size_t i = json_array_size(history); i-- > 0;) {
         const json_t *note = json_array_get(history, i);
-        if (strcmp(json_get_string(note, "what", ""), "asked") == 0 &&
-            strcmp(json_get_string(note, "task", ""), task) == 0)
+        if (json_text_is(note, "what", "asked") && json_text_is(note, "task", task))
             return json_get_string(note, "time", NULL);
     }
     return NULL;
@@ -119,9 +116,7 @@ static const char *asked_at(const json_t *stage, const char *task)
 static void add_questions(const json_t *stage, json_t *questions)
 {
     static const char *const keys[] = {"run_id", "request_id", "flow", "source", NULL};
-    size_t i;
-    json_t *open;
-    json_array_foreach (json_object_get(stage, "questions"), i, open) {
+    json_each (json_object_get(stage, "questions"), i, open) {
         json_t *question = pick_keys(stage, keys);
         json_object_update(question, open);
         const char *asked = asked_at(stage, json_get_string(open, "task", ""));
@@ -144,14 +139,13 @@ static json_t *overview_run(const struct op_call *call, json_t *stage)
 /* The runs that continue or wait, into `runs`; `seen` has their ids. */
 static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_t *questions, struct tsk_error *err)
 {
-    json_t *marked CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *marked CLEANUP_JSON = NULL;
     if (rundir_list_open(call->ws, &marked, err) < 0)
         return -1;
-    json_array_foreach (marked, i, id) {
+    json_each (marked, i, id) {
         json_t *stage CLEANUP_JSON =
             json_array_size(runs) < RUNS_OPEN_SHOWN ? overview_stage(call->ws, json_string_value(id)) : NULL;
-        if (stage && is_open(stage)) {
+        if (stage && stage_is_open(stage)) {
             json_array_append_new(runs, overview_run(call, stage));
             add_questions(stage, questions);
             json_object_set_new(seen, json_string_value(id), json_true());
@@ -165,19 +159,18 @@ static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_
 static int add_runs(struct op_call *call, struct run_names *names, json_t *answer, struct tsk_error *err)
 {
     json_t *runs CLEANUP_JSON = json_array(), *over CLEANUP_JSON = json_array(), *seen CLEANUP_JSON = json_object();
-    json_t *questions = json_array(), *run;
-    size_t i;
+    json_t *questions = json_array();
     json_object_set_new(answer, "questions", questions);
     if (add_open_runs(call, runs, seen, questions, err) < 0)
         return -1;
-    for (i = 0; i < RUNS_OPEN_SHOWN && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
+    for (size_t i = 0; i < RUNS_OPEN_SHOWN && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
         const char *id = run_names_next(names);
         json_t *stage CLEANUP_JSON = !id || json_object_get(seen, id) ? NULL : stage_or_broken(call, id);
         if (stage)
-            json_array_append_new(is_open(stage) ? runs : over, overview_run(call, stage));
+            json_array_append_new(stage_is_open(stage) ? runs : over, overview_run(call, stage));
     }
     json_array_extend(runs, over);
-    json_array_foreach (runs, i, run)
+    json_each (runs, i, run)
         if (call->is_cli)
             short_id_put(call, short_ids_of_runs(names), json_get_string(run, "run_id", ""));
     json_object_set(answer, "runs", runs);
@@ -189,15 +182,14 @@ static int add_runs(struct op_call *call, struct run_names *names, json_t *answe
 /* For people: the short forms of the requests that are shown, and of those whose runs are. */
 static void shorten_requests(struct op_call *call, const struct book *book, const json_t *answer)
 {
-    json_t *ids CLEANUP_JSON = json_array(), *one;
-    size_t i;
+    json_t *ids CLEANUP_JSON = json_array();
     if (!call->is_cli)
         return;
-    for (i = 0; i < book->count; i++)
+    for (size_t i = 0; i < book->count; i++)
         json_array_append_new(ids, json_string(book->entries[i].request.id));
-    json_array_foreach (json_object_get(answer, "requests"), i, one)
+    json_each (json_object_get(answer, "requests"), i, one)
         short_id_put(call, short_ids_of_texts(ids), json_get_string(one, "id", ""));
-    json_array_foreach (json_object_get(answer, "runs"), i, one)
+    json_each (json_object_get(answer, "runs"), i, one)
         short_id_put(call, short_ids_of_texts(ids), json_get_string(one, "request_id", ""));
 }
 
@@ -239,21 +231,19 @@ static void add_loser(json_t *confirmation, const json_t *locks, const json_t *w
     const char *kind = json_get_string(args, "kind", "name"), *id = json_get_string(args, "id", NULL);
     const char *workflow = json_get_string(args, "ulTaskId", NULL);
     bool is_sprint = strncmp(json_get_string(confirmation, "operation", ""), "sprint.", 7) == 0;
-    size_t i;
-    json_t *one;
-    json_array_foreach (locks, i, one) {
+    json_each (locks, i, one) {
         const json_t *holder = json_object_get(one, "holder");
         const char *its_kind = json_get_string(one, "kind", "");
         bool is_it = is_sprint ? strcmp(its_kind, "sprint") == 0
-                               : id && strcmp(its_kind, kind) == 0 && strcmp(json_get_string(one, "id", ""), id) == 0;
+                               : id && strcmp(its_kind, kind) == 0 && json_text_is(one, "id", id);
         if (!is_it)
             continue;
         json_object_set(confirmation, "from", json_object_get(holder, "who"));
         json_object_set(confirmation, "from_alive", json_object_get(holder, "alive"));
         json_object_set(confirmation, "how", json_object_get(holder, "how"));
     }
-    json_array_foreach (workflows, i, one)
-        if (workflow && strcmp(json_get_string(one, "ulTaskId", ""), workflow) == 0) {
+    json_each (workflows, i, one)
+        if (workflow && json_text_is(one, "ulTaskId", workflow)) {
             json_object_set(confirmation, "from", json_object_get(one, "who"));
             json_object_set(confirmation, "from_alive", json_object_get(one, "ownerAlive"));
             json_object_set(confirmation, "how", json_object_get(one, "how"));
@@ -266,11 +256,9 @@ static void add_thing(json_t *confirmation)
     static const char *const keys[] = {"ulTaskId", "id", "flow"};
     const json_t *args = json_object_get(confirmation, "args"), *named = NULL;
     struct buf thing CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *one;
-    for (i = 0; i < sizeof keys / sizeof keys[0] && !named; i++)
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !named; i++)
         named = json_object_get(args, keys[i]);
-    json_array_foreach ((json_t *)named, i, one)
+    json_each (named, i, one)
         buf_printf(&thing, "%s%s", i ? ", " : "", json_string_value(one) ? json_string_value(one) : "");
     json_object_set_new(confirmation, "thing",
                         json_is_string(named) ? json_copy((json_t *)named)
@@ -281,9 +269,8 @@ static void add_thing(json_t *confirmation)
 /* An agent sees that others ask, without the token: that is a person's right to answer. */
 static void add_confirmations(struct op_call *call, const json_t *locks, json_t *answer)
 {
-    json_t *list = confirm_list(call->ws, false), *one;
-    size_t i;
-    json_array_foreach (list, i, one) {
+    json_t *list = confirm_list(call->ws, false);
+    json_each (list, i, one) {
         struct who who;
         who_look(call->ws, json_get_string(one, "instance", ""), &who);
         json_object_set_new(one, "asked_by", who.label[0] ? who_json(&who) : json_null());
@@ -325,15 +312,14 @@ static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error 
 }
 
 /* The machine, and whether there is a report of doctor to ask for. */
-static void add_place(struct op_call *call, json_t *answer)
+static void overview_add_place(struct op_call *call, json_t *answer)
 {
     struct stat st;
-    char time[TIME_TEXT_MAX];
     json_object_set_new(answer, "host", json_string(host_name()));
     if (fs->fstatat(call->ws->state_dir, DOCTOR_REPORT_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    time_format_exact(st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000, time);
-    json_object_set_new(answer, "examined_at", json_string(time));
+    json_object_set_new(answer, "examined_at",
+                        json_string(TIME_EXACT(st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000)));
 }
 
 int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -341,18 +327,16 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
     json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL, *answer CLEANUP_JSON = json_object();
     size_t most = call->is_brief ? OVERVIEW_BRIEF : SIZE_MAX, total;
     bool trusted; /* a broken config.yaml is said here, not only where it is needed */
-    if (add_event_id(call, answer, err) < 0 || workspace_config_bool(call->ws, "trust_fs", false, &trusted, err) < 0 ||
+    if (add_event_id(call, answer, err) < 0 || workspace_config_bool(call->ws, "trust_fs", &trusted, err) < 0 ||
         locks_list(call->ws, NULL, call->root, &locks, err) < 0 ||
         proc_overview(call->ws, most, &processes, &total, err) < 0)
         return -1;
     struct now now = clock_now();
-    char time[TIME_TEXT_MAX];
-    time_format_exact(now.wall_ms, time);
     json_t *facts CLEANUP_JSON =
         json_pack("{s:s, s:s, s:s, s:s, s:O, s:O}", "version", TASUKI_VERSION, "root", call->ws->root, "state",
-                  call->ws->state_path, "time", time, "locks", locks, "processes", processes);
+                  call->ws->state_path, "time", TIME_EXACT(now.wall_ms), "locks", locks, "processes", processes);
     json_object_update(answer, facts);
-    add_place(call, answer);
+    overview_add_place(call, answer);
     struct run_names names CLEANUP(run_names_clear);
     if (run_names_open(call->ws, RUNS_FOLDER, &names, err) < 0 || add_runs(call, &names, answer, err) < 0 ||
         add_requests(call, &names, answer, err) < 0 || add_workflows(call, answer, err) < 0)

@@ -58,9 +58,7 @@ bool place_from_here(const struct tsk_workspace *ws, const char *path, struct bu
 
 static bool is_given(const struct op_call *call, const char *text)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach (call->args, key, value)
+    json_each_pair (call->args, key, value)
         if (json_is_string(value) && strcmp(json_string_value(value), text) == 0)
             return true;
     return false;
@@ -131,8 +129,7 @@ void place_propose(const struct op_call *call, struct tsk_error *err)
         error_add_next(err, "${EDITOR:-vi} %s%s%s%s", has_line ? "+" : "", has_line ? line : "", has_line ? " " : "",
                        shell_word(&word, tsk_error_context(err, "source")));
     else if (err->code == TSK_INVALID_INPUT && is_for_people(call->op))
-        error_add_next(err, "tasuki %s%s%s --help", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "",
-                       call->op->verb);
+        error_add_next(err, "tasuki %s --help", OP_WORDS(call->op));
 }
 
 void place_put_aside(struct op_call *call)

@@ -41,11 +41,10 @@ static void move_key(const json_t *from, const char *key, json_t *to)
         json_object_set(to, key, value);
 }
 
-/* On the command line a word stands for "back to the default". */
-static void reset_key(json_t *input, const char *key, const char *word)
+/* On the command line `none` stands for "back to the default". */
+static void reset_key(json_t *input, const char *key)
 {
-    const char *given = json_get_string(input, key, NULL);
-    if (given && strcmp(given, word) == 0)
+    if (json_text_is(input, key, "none"))
         json_object_set_new(input, key, json_null());
 }
 
@@ -128,8 +127,8 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
     if (!json_object_get(input, "backoff_max_ms") &&
         backoff > json_get_int(base, "backoff_max_ms", HOLD_BACKOFF_MAX_MS))
         json_object_set_new(input, "backoff_max_ms", json_integer(backoff)); /* it was not asked to be shorter */
-    reset_key(input, "ready", "none");
-    reset_key(input, "health", "none");
+    reset_key(input, "ready");
+    reset_key(input, "health");
     if (json_get_int(input, "max_retries", 0) == -1)
         json_object_set_new(input, "max_retries", json_null());
     /* On a command line the arguments follow the command: there are none. Elsewhere what is not named stays. */
@@ -177,11 +176,9 @@ int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t 
     if (!given)
         return op_param_missing(call->op, "id", err);
     *ret = json_is_array(given) ? json_array() : json_pack("[O]", given);
-    size_t i, j;
-    json_t *id, *known;
-    json_array_foreach (given, i, id) { /* each once */
+    json_each (given, i, id) { /* each once */
         bool is_new = true;
-        json_array_foreach (*ret, j, known)
+        json_each (*ret, j, known)
             is_new = is_new && !json_equal(id, known);
         if (is_new)
             json_array_append(*ret, id);
@@ -197,6 +194,13 @@ const char **proc_args_strings(const json_t *ids)
     for (size_t i = 0; i < count; i++)
         strings[i] = json_string_value(json_array_get(ids, i));
     return strings;
+}
+
+struct tsk_error *proc_args_results(const json_t *ids)
+{
+    struct tsk_error *results = calloc(json_array_size(ids) + 1, sizeof *results);
+    BUG(!results);
+    return results;
 }
 
 int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret,
@@ -215,15 +219,15 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
     return 0;
 }
 
-int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret)
+json_t *proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers)
 {
+    json_t *record;
     struct tsk_error problem = {0};
-    if (proc_args_record(reg, id, with_leftovers, ret, &problem) == 0)
-        return 0;
+    if (proc_args_record(reg, id, with_leftovers, &record, &problem) == 0)
+        return record;
     if (problem.code != TSK_PROCESS_NOT_FOUND)
         log_problem(&problem);
-    *ret = json_pack("{s:s}", "id", id);
-    return 0;
+    return json_pack("{s:s}", "id", id);
 }
 
 void proc_args_add_error(struct op_call *call, const char *id, const struct tsk_error *error, json_t *errors)
@@ -243,8 +247,10 @@ int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json
         *err = results[0];
         return -1;
     }
-    if (is_one)
-        return proc_args_record_or_say(reg, json_string_value(json_array_get(ids, 0)), with_leftovers, ret);
+    if (is_one) {
+        *ret = proc_args_record_or_say(reg, json_string_value(json_array_get(ids, 0)), with_leftovers);
+        return 0;
+    }
     json_t *records = json_array(), *errors = json_array();
     for (size_t i = 0; i < count; i++) {
         const char *id = json_string_value(json_array_get(ids, i));

@@ -76,6 +76,8 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
 int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err);
 /* Borrowed C strings of such an array; free the array only. */
 const char **proc_args_strings(const json_t *ids);
+/* A result for each, TSK_OK. The caller frees it. */
+struct tsk_error *proc_args_results(const json_t *ids);
 
 /* The answer to an operation on several: one record or, for more than one id, `{"processes": […], "errors": […]}` with the
  * first error as the call's verdict. With one id, its error is the call's. */
@@ -96,7 +98,7 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
                      struct tsk_error *err);
 
 /* The same after a change. The change has happened: that the record cannot be read, or is gone again, does not unsay it. */
-int proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret);
+json_t *proc_args_record_or_say(struct proc_registry *reg, const char *id, bool with_leftovers);
 
 /* proc_registry_open, with the worktree that a command line was called from. */
 int proc_args_open(struct op_call *call, struct proc_registry *reg, struct tsk_error *err);

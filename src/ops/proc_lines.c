@@ -1,6 +1,7 @@
 #include "ops/proc_lines.h"
 
 #include "base/utf8.h"
+#include "base/word.h"
 #include "proc/log_text.h"
 
 #include <stdio.h>
@@ -30,13 +31,11 @@ static bool lines_emit(struct proc_lines *lines, json_t *document_take)
 
 json_t *proc_line_json(const struct op_call *call, const char *id, const struct log_line *line)
 {
-    char time[TIME_TEXT_MAX];
     json_t *document = json_object();
     if (id)
         json_object_set_new(document, "id", json_string(id));
     json_object_set_new(document, "stream", json_string(line->stream == LOG_STDERR ? "stderr" : "stdout"));
-    time_format_exact(line->time_ms, time);
-    json_object_set_new(document, "time", line->time_ms < 0 ? json_null() : json_string(time));
+    json_object_set_new(document, "time", line->time_ms < 0 ? json_null() : json_string(TIME_EXACT(line->time_ms)));
     json_object_set_new(document, "text", log_text_json(line->text, line->len));
     if (line->is_partial)
         json_object_set_new(document, "partial", json_true());
@@ -106,7 +105,7 @@ static const char *const what_names[] = {
 
 static bool was_stopped(const struct tail_change *change)
 {
-    return strcmp(json_get_string(change->exit, "by", ""), "stop") == 0;
+    return json_text_is(change->exit, "by", "stop");
 }
 
 /* "exited 1, again in 2 s" */
@@ -115,30 +114,25 @@ static void put_end_text(struct buf *b, enum lang lang, const struct tail_change
     struct buf what CLEANUP(buf_clear) = BUF_INIT;
     const json_t *raw = json_object_get(change->exit, "raw_status");
     const char *signal = json_get_string(raw, "signal", NULL);
-    char code[24], span[TIME_TEXT_MAX];
-    snprintf(code, sizeof code, "%lld", (long long)json_get_int(raw, "code", 0));
     text_put(&what, lang,
              was_stopped(change)   ? "state_stopped"
              : signal              ? "process_killed"
              : json_is_object(raw) ? "state_exited"
                                    : "process_end_unknown",
-             "code", code, "signal", signal ? signal : "", NULL);
+             "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
     int64_t left = change->again_ms - clock_now().wall_ms;
-    duration_format_left(left, span);
     if (change->again_ms && left > 0)
-        text_put(b, lang, "process_again", "reason", buf_str(&what), "span", span, NULL);
+        text_put(b, lang, "process_again", "reason", buf_str(&what), "span", DURATION_LEFT(left), NULL);
     else
         buf_puts(b, buf_str(&what));
 }
 
 static void put_change_text(struct buf *b, enum lang lang, const struct tail_change *change)
 {
-    char pid[24];
     const char *detail = change->p->view.detail;
-    snprintf(pid, sizeof pid, "%lld", (long long)change->pid);
     switch (change->what) {
     case TAIL_STARTED:
-        text_put(b, lang, change->pid ? "state_started" : "state_started_ended", "pid", pid, NULL);
+        text_put(b, lang, change->pid ? "state_started" : "state_started_ended", "pid", DIGITS(change->pid), NULL);
         return;
     case TAIL_ENDED:
         put_end_text(b, lang, change);
@@ -162,7 +156,6 @@ static json_t *change_document(const char *id, const struct tail_change *change)
 {
     json_t *document =
         json_pack("{s:s, s:s, s:I}", "id", id, "state", what_names[change->what], "run", (json_int_t)change->run);
-    char time[TIME_TEXT_MAX];
     if (change->pid)
         json_object_set_new(document, "pid", json_integer((json_int_t)change->pid));
     if (change->what == TAIL_ENDED) {
@@ -172,8 +165,7 @@ static json_t *change_document(const char *id, const struct tail_change *change)
             json_object_set(document, "signal", json_object_get(change->exit, "signal"));
     }
     if (change->again_ms) {
-        time_format_exact(change->again_ms, time);
-        json_object_set_new(document, "next_start_at", json_string(time));
+        json_object_set_new(document, "next_start_at", json_string(TIME_EXACT(change->again_ms)));
     }
     return document;
 }
@@ -196,11 +188,9 @@ static bool hook_missed(void *data, size_t which, int64_t bytes)
 {
     struct proc_lines *lines = data;
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    char number[24];
-    snprintf(number, sizeof number, "%lld", (long long)bytes);
     if (!lines->call->emit_line)
         return lines_emit(lines, json_pack("{s:s, s:I}", "id", lines->ids[which], "missed_bytes", (json_int_t)bytes));
-    text_put(&text, lines->call->lang, "log_missed", "bytes", number, NULL);
+    text_put(&text, lines->call->lang, "log_missed", "bytes", DIGITS(bytes), NULL);
     return emit_words(lines, which, OP_LINE_STATE, buf_str(&text), true);
 }
 

@@ -178,7 +178,7 @@ int proc_logs_many(struct op_call *call, const json_t *ids, const struct log_que
                    struct tsk_error *err)
 {
     struct many many CLEANUP(many_clear) = {0};
-    const char **names = proc_args_strings(ids);
+    const char **names CLEANUP_FREE = proc_args_strings(ids);
     bool is_following = json_get_bool(call->args, "follow", false) && call->emit;
     int result = -1;
     const char *cursors = json_get_string(call->args, "cursor", NULL);
@@ -189,6 +189,5 @@ int proc_logs_many(struct op_call *call, const json_t *ids, const struct log_que
         result = many_run(&many, query, is_following, ret, err);
     if (result == 0)
         proc_lines_end(&many.lines);
-    free(names);
     return result;
 }

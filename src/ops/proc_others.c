@@ -1,4 +1,5 @@
 #include "ops/proc_others.h"
+#include "base/word.h"
 #include "own/who.h"
 #include "proc/actor.h"
 
@@ -20,7 +21,7 @@ static void others_clear(struct others *others)
 }
 
 /* Another living agent than the caller; doubt counts as alive. */
-static bool is_other(struct proc_registry *reg, const struct who *starter)
+static bool starter_is_other(struct proc_registry *reg, const struct who *starter)
 {
     struct instance_state state;
     struct tsk_error ignored;
@@ -34,15 +35,13 @@ static bool is_other(struct proc_registry *reg, const struct who *starter)
 
 static void add_other(const struct op_call *call, const char *id, const struct who *starter, struct others *others)
 {
-    char pid[24];
     struct buf by CLEANUP(buf_clear) = BUF_INIT;
     json_t *who CLEANUP_JSON = who_json(starter);
     who_put_label(&by, who);
-    snprintf(pid, sizeof pid, "%d", (int)starter->pid);
     if (others->text.len)
         buf_puts(&others->text, "\n");
     text_put(&others->text, call->lang, starter->pid ? "process_others" : "process_others_client", "id", id, "by",
-             buf_str(&by), "pid", pid, NULL);
+             buf_str(&by), "pid", DIGITS(starter->pid), NULL);
     if (others->first)
         return;
     others->first = id;
@@ -53,16 +52,14 @@ static void add_other(const struct op_call *call, const char *id, const struct w
 static void find_others(const struct op_call *call, struct proc_registry *reg, const json_t *ids, bool only_running,
                         struct others *ret)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach ((json_t *)ids, i, id) {
+    json_each (ids, i, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct tsk_error later; /* the operation itself says what is wrong with it */
         struct who starter;
         if (proc_load(reg, json_string_value(id), &p, &later) < 0)
             continue;
         bool runs = p.view.state == PROC_RUNNING || *p.view.phase;
-        if ((runs || !only_running) && proc_starter(p.dir, p.view.n, &starter) && is_other(reg, &starter))
+        if ((runs || !only_running) && proc_starter(p.dir, p.view.n, &starter) && starter_is_other(reg, &starter))
             add_other(call, json_string_value(id), &starter, ret);
     }
 }
@@ -75,8 +72,7 @@ static int refuse(const struct op_call *call, const struct others *others, struc
               "verb", call->op->verb, NULL);
     error_add_json(err, "started_by", buf_str(&who));
     error_add_next(err, "tasuki proc status %s", others->first);
-    error_add_next(err, "tasuki agents");
-    return -1;
+    return error_add_next(err, "tasuki agents");
 }
 
 static bool is_confirmed(struct op_call *call, const struct others *others)

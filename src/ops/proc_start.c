@@ -1,4 +1,5 @@
 /* proc_start.c - what the answer to a start says: one wait for all that were started, and why some are not there. */
+#include "base/word.h"
 #include "ops/proc_args.h"
 #include "proc/depend.h"
 #include "proc/settle.h"
@@ -78,9 +79,9 @@ int proc_args_created(struct op_call *call, struct proc_registry *reg, const cha
         return -1;
     if (is_started)
         proc_args_settle(call, reg, &id, 1, &started);
-    int result = proc_args_record_or_say(reg, id, false, ret);
+    *ret = proc_args_record_or_say(reg, id, false);
     proc_args_say_failure(call, *ret);
-    return result;
+    return 0;
 }
 
 void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
@@ -92,13 +93,11 @@ void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
                *key = signal                ? "process_killed"
                       : json_is_object(raw) ? "process_exit"
                                             : "process_end_unknown";
-    char code[24], span[TIME_TEXT_MAX];
     int64_t at;
-    snprintf(code, sizeof code, "%lld", (long long)json_get_int(raw, "code", 0));
-    text_put(&what, lang, key, "code", code, "signal", signal ? signal : "", NULL);
+    text_put(&what, lang, key, "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
     if (next && time_parse(next, &at) == 0) {
-        duration_format_left(at - clock_now().wall_ms, span);
-        text_put(&when, lang, "process_again", "reason", buf_str(&what), "span", span, NULL);
+        text_put(&when, lang, "process_again", "reason", buf_str(&what), "span",
+                 DURATION_LEFT(at - clock_now().wall_ms), NULL);
     }
     const char *reason = buf_str(when.len ? &when : &what);
     if (line)
@@ -111,7 +110,7 @@ void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
 static void put_failure(struct buf *b, enum lang lang, const json_t *process)
 {
     const char *detail = json_get_string(process, "detail", NULL);
-    bool is_running = strcmp(json_get_string(process, "state_name", ""), "Running") == 0;
+    bool is_running = json_text_is(process, "state_name", "Running");
     if (!is_running)
         proc_reason_put(b, lang, process);
     else if (detail)
@@ -122,19 +121,16 @@ static void put_failure(struct buf *b, enum lang lang, const json_t *process)
 
 static bool is_failure(const json_t *process)
 {
-    return strcmp(json_get_string(process, "state_name", ""), "Failed") == 0 ||
-           strcmp(json_get_string(process, "phase", ""), "starting") == 0;
+    return json_text_is(process, "state_name", "Failed") || json_text_is(process, "phase", "starting");
 }
 
 void proc_args_say_failure(struct op_call *call, json_t *answer)
 {
     const json_t *many = json_object_get(answer, "processes"), *process = many ? NULL : answer;
     struct buf reason CLEANUP(buf_clear) = BUF_INIT, message CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *one;
     if (call->verdict != TSK_PROCESS_START_FAILED || json_array_size(json_object_get(answer, "errors")))
         return;
-    json_array_foreach (many, i, one)
+    json_each (many, i, one)
         if (!process && is_failure(one))
             process = one;
     if (!process)

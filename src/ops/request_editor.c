@@ -98,8 +98,7 @@ static int not_taken(struct op_call *call, const struct request *before, const c
     }
     text_put_error(&reason, call->lang, err);
     error_set(err, err->code, "request_not_taken", "reason", buf_str(&reason), "kept", path, NULL);
-    error_add(err, "request_id", before->id);
-    return -1;
+    return error_add(err, "request_id", before->id);
 }
 
 int request_edit_in_editor(struct op_call *call, const char *id, struct request *ret, struct tsk_error *err)

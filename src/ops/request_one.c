@@ -1,4 +1,5 @@
 /* request_one.c - the request that an operation is about: the one that is named, or the only one that it can be. */
+#include "base/word.h"
 #include "ops/request_args.h"
 #include "ops/short_id.h"
 
@@ -29,8 +30,7 @@ static bool can_be_meant(const struct book_entry *entry, bool runs)
 static int refuse_none(bool runs, struct tsk_error *err)
 {
     error_set(err, TSK_REQUEST_NOT_FOUND, runs ? "request_none_may_run" : "request_none_ended", NULL);
-    error_add_next(err, "%s", runs ? "tasuki queue next" : "tasuki request list");
-    return -1;
+    return error_add_next(err, "%s", runs ? "tasuki queue next" : "tasuki request list");
 }
 
 /* The first few of them, in the queue's order, with their titles; the first is the next command. */
@@ -40,7 +40,6 @@ static int refuse_several(struct op_call *call, const struct book *book, bool ru
     json_t *ids CLEANUP_JSON = json_array();
     const char *first = NULL;
     size_t i, shown = 0;
-    char total[24];
     for (i = 0; i < book->count; i++)
         json_array_append_new(ids, json_string(book->entries[i].request.id));
     for (i = 0; i < book->count && shown < CHOICES_SHOWN; i++) {
@@ -52,11 +51,9 @@ static int refuse_several(struct op_call *call, const struct book *book, bool ru
                    json_get_string(request->json, "title", ""));
     }
     buf_puts(&list, count > shown ? ", …" : "");
-    snprintf(total, sizeof total, "%zu", count);
-    error_set(err, TSK_INVALID_INPUT, runs ? "request_several_may_run" : "request_several_ended", "count", total,
-              "requests", buf_str(&list), NULL);
-    error_add_next(err, "tasuki request %s %s", call->op->verb, first);
-    return -1;
+    error_set(err, TSK_INVALID_INPUT, runs ? "request_several_may_run" : "request_several_ended", "count",
+              DIGITS(count), "requests", buf_str(&list), NULL);
+    return error_add_next(err, "tasuki request %s %s", call->op->verb, first);
 }
 
 int request_named_or_only(struct op_call *call, bool runs, struct tsk_error *err)

@@ -12,19 +12,18 @@ static bool asks(const json_t *stage)
 
 static bool is_running(const json_t *stage)
 {
-    return strcmp(json_get_string(stage, "status", ""), "RUNNING") == 0;
+    return json_text_is(stage, "status", "RUNNING");
 }
 
 /* How many of the runs that are not over fit, and the last of these. -1 with err. */
 static int count_fitting(struct op_call *call, bool (*fits)(const json_t *stage), char run_id[RUN_ID_MAX],
                          struct tsk_error *err)
 {
-    json_t *marked CLEANUP_JSON = NULL, *id;
+    json_t *marked CLEANUP_JSON = NULL;
     int count = 0;
-    size_t i;
     if (rundir_list_open(call->ws, &marked, err) < 0)
         return -1;
-    json_array_foreach (marked, i, id) {
+    json_each (marked, i, id) {
         json_t *stage CLEANUP_JSON = overview_stage(call->ws, json_string_value(id));
         if (!stage || !fits(stage))
             continue;
@@ -71,7 +70,7 @@ int run_take_word(struct op_call *call, struct tsk_error *err)
 
 int run_named_or_asking(struct op_call *call, struct tsk_error *err)
 {
-    char id[RUN_ID_MAX] = "", total[24];
+    char id[RUN_ID_MAX] = "";
     if (json_get_string(call->args, "run", NULL))
         return 0;
     if (!call->is_cli)
@@ -81,22 +80,19 @@ int run_named_or_asking(struct op_call *call, struct tsk_error *err)
         return -1;
     if (count == 0) {
         error_set(err, TSK_NOT_FOUND, "no_open_questions", NULL);
-        error_add_next(err, "tasuki status");
-        return -1;
+        return error_add_next(err, "tasuki status");
     }
     if (count == 1) {
         json_object_set_new(call->args, "run", json_string(id));
         return 0;
     }
-    snprintf(total, sizeof total, "%d", count);
-    error_set(err, TSK_INVALID_INPUT, "run_several_ask", "count", total, NULL);
-    error_add_next(err, "tasuki status");
-    return -1;
+    error_set(err, TSK_INVALID_INPUT, "run_several_ask", "count", DIGITS(count), NULL);
+    return error_add_next(err, "tasuki status");
 }
 
 int run_must_be_named(struct op_call *call, struct tsk_error *err)
 {
-    char id[RUN_ID_MAX] = "", total[24];
+    char id[RUN_ID_MAX] = "";
     if (json_get_string(call->args, "run", NULL))
         return 0;
     if (!call->is_cli)
@@ -104,14 +100,13 @@ int run_must_be_named(struct op_call *call, struct tsk_error *err)
     int count = count_fitting(call, is_running, id, err);
     if (count < 0)
         return -1;
-    snprintf(total, sizeof total, "%d", count);
     bool ends_runs = strcmp(call->op->name, "runs.cancel") == 0;
     error_set(err, TSK_INVALID_INPUT,
               !ends_runs   ? "param_missing"
               : count == 1 ? "run_missing_one"
               : count      ? "run_missing_several"
                            : "run_missing_none",
-              "param", "RUN", "operation", call->op->name, "count", total, "run", id, NULL);
+              "param", "RUN", "operation", call->op->name, "count", DIGITS(count), "run", id, NULL);
     if (ends_runs && count == 1)
         error_add_next(err, "tasuki runs cancel %s%s%s", id, json_get_bool(call->args, "now", false) ? " --now" : "",
                        json_get_bool(call->args, "pending", false) ? " --pending" : "");

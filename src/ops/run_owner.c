@@ -36,7 +36,8 @@ int run_owner_claim(struct run_owner *owner, struct owners *owners, struct tsk_e
 }
 
 /* The workflow of a run, "" for none. */
-static int workflow_of(struct op_call *call, const char *id, char workflow[WORKFLOW_ID_MAX], struct tsk_error *err)
+static int owner_workflow_of(struct op_call *call, const char *id, char workflow[WORKFLOW_ID_MAX],
+                             struct tsk_error *err)
 {
     struct rundir run;
     struct tsk_error unreadable;
@@ -55,7 +56,7 @@ int run_owner_of_run(struct op_call *call, const char *run, struct run_owner *re
     char workflow[WORKFLOW_ID_MAX];
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
     *ret = (struct run_owner){.call = call};
-    if (workflow_of(call, run, workflow, err) < 0)
+    if (owner_workflow_of(call, run, workflow, err) < 0)
         return -1;
     if (!workflow[0])
         return 0;

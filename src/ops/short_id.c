@@ -9,9 +9,8 @@
 
 static size_t texts_with(const void *ids, const char *text, const char **ret_last)
 {
-    size_t i, count = 0;
-    json_t *id;
-    json_array_foreach ((json_t *)ids, i, id)
+    size_t count = 0;
+    json_each (ids, i, id)
         if (strstr(json_string_value(id), text)) {
             *ret_last = json_string_value(id);
             count++;
@@ -71,14 +70,12 @@ void short_id_put(struct op_call *call, struct short_ids ids, const char *id)
 /* Adds to `ids` the ids that begin with `prefix` among all texts below `json`. */
 static void ids_collect(json_t *ids, const json_t *json, const char *prefix)
 {
-    const char *key, *text = json_string_value(json);
-    size_t i;
-    json_t *value;
+    const char *text = json_string_value(json);
     if (text && strncmp(text, prefix, strlen(prefix)) == 0 && id_is_valid(text))
         json_object_set_new(ids, text, json_true());
-    json_array_foreach ((json_t *)json, i, value)
+    json_each (json, i, value)
         ids_collect(ids, value, prefix);
-    json_object_foreach ((json_t *)json, key, value)
+    json_each_pair (json, key, value)
         ids_collect(ids, value, prefix);
 }
 
@@ -115,9 +112,7 @@ static void index_clear(struct id_index *index)
 /* What the index cannot tell is looked for among all. */
 static void ids_put(struct op_call *call, struct short_ids all, const struct id_index *index, json_t *ids)
 {
-    const char *id;
-    json_t *value;
-    json_object_foreach (ids, id, value) {
+    json_each_key (ids, id) {
         const char *tail = strrchr(id, '-') + 1;
         bool is_known = index->is_usual && json_object_get(index->ids, id) && strpbrk(tail, "abcdef");
         if (is_known && json_get_int(index->tails, tail, 0) == 1)
@@ -130,10 +125,8 @@ static void ids_put(struct op_call *call, struct short_ids all, const struct id_
 static void requests_put(struct op_call *call, const json_t *all, json_t *ids)
 {
     struct id_index index CLEANUP(index_clear) = {json_object(), json_object(), json_object_size(ids) > MANY_IDS, 0};
-    size_t i;
-    json_t *id;
     if (index.is_usual)
-        json_array_foreach ((json_t *)all, i, id)
+        json_each (all, i, id)
             index_add(&index, json_string_value(id));
     ids_put(call, short_ids_of_texts(all), &index, ids);
 }

@@ -52,26 +52,28 @@ static void put_option(struct buf *line, const struct op_param *param, const cha
 /* An argument as it is typed. */
 static void put_arg(struct buf *line, const struct op_param *param, json_t *value)
 {
-    char number[24];
-    const char *key;
-    json_t *one;
-    size_t i;
-    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    const char *number = DIGITS(json_integer_value(value));
     if (json_is_integer(value) && param->type == OP_INT)
         put_option(line, param, NULL, number);
     else if (json_is_string(value))
         put_option(line, param, NULL, json_string_value(value));
     else if (json_is_true(value))
         put_option(line, param, NULL, NULL);
-    json_array_foreach (value, i, one)
+    json_each (value, i, one)
         put_option(line, param, NULL, json_string_value(one));
-    json_object_foreach (value, key, one)
+    json_each_pair (value, key, one)
         put_option(line, param, key, json_string_value(one));
+}
+
+const char *op_words(const struct op *op, char words[64])
+{
+    snprintf(words, 64, "%s%s%s", op->noun ? op->noun : "", op->noun ? " " : "", op->verb);
+    return words;
 }
 
 void op_put_typed(struct buf *line, const struct op_call *call, const char *name, json_t *value)
 {
-    buf_printf(line, "tasuki %s%s%s", call->op->noun ? call->op->noun : "", call->op->noun ? " " : "", call->op->verb);
+    buf_printf(line, "tasuki %s", OP_WORDS(call->op));
     for (const struct op_param *param = call->op->params; param->name; param++)
         if (!(param->flags & (OP_REMOTE_ONLY | OP_CALLER)))
             put_arg(line, param, strcmp(param->name, name) == 0 ? value : json_object_get(call->args, param->name));
@@ -80,14 +82,13 @@ void op_put_typed(struct buf *line, const struct op_call *call, const char *name
 /* A command that is suggested means the workspace, and the caller, that this one meant. */
 static void complete_next(const struct op_call *call, struct tsk_error *err)
 {
-    json_t *commands CLEANUP_JSON = json_array(), *command;
+    json_t *commands CLEANUP_JSON = json_array();
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     const char *next, *instance = json_get_string(call->args, "instance", NULL);
-    size_t i;
     for (unsigned n = 0; (next = tsk_error_next(err, n)); n++)
         json_array_append_new(commands, json_string(next));
     error_clear_next(err);
-    json_array_foreach (commands, i, command) {
+    json_each (commands, i, command) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
         const char *text = json_string_value(command);
         bool is_callers = instance && strncmp(text, "tasuki own ", 11) == 0;

@@ -68,8 +68,7 @@ static int find_file(struct op_call *call, struct up_file *ret, struct tsk_error
     }
     error_set(err, TSK_NOT_FOUND, "up_no_file", "path", here, NULL);
     error_add_next(err, "tasuki %s -f FILE", call->op->verb);
-    error_add_next(err, "tasuki proc export > tasuki.yaml");
-    return -1;
+    return error_add_next(err, "tasuki proc export > tasuki.yaml");
 }
 
 static enum exchange_format format_by_name(const char *path)
@@ -113,15 +112,13 @@ static bool take_variable(char *line, json_t *env)
 
 static int dot_env_line(const char *path, char *line, unsigned number, json_t *env, struct tsk_error *err)
 {
-    char place[24];
     size_t len = strlen(line);
     while (len && strchr(" \t\r", line[len - 1]))
         line[--len] = '\0';
     line += strspn(line, " \t");
     if (!*line || *line == '#' || take_variable(line, env))
         return 0;
-    snprintf(place, sizeof place, "%u", number);
-    return error_set(err, TSK_INVALID_INPUT, "up_env_line", "source", path, "line", place, NULL);
+    return error_set(err, TSK_INVALID_INPUT, "up_env_line", "source", path, "line", DIGITS(number), NULL);
 }
 
 /* The variables of the file `name` in `dir`; a later one counts. Without the file there are none, if it may be absent. */
@@ -149,9 +146,8 @@ static int add_variables(const struct up_file *file, const char *id, json_t *spe
 {
     const json_t *more = json_object_get(file->found.env_files, id);
     json_t *env CLEANUP_JSON = json_get_bool(more, "no_dot_env", false) ? json_object() : json_copy((json_t *)dot_env);
-    json_t *own = json_object_get(spec, "env"), *name;
-    size_t i;
-    json_array_foreach (json_object_get(more, "files"), i, name)
+    json_t *own = json_object_get(spec, "env");
+    json_each (json_object_get(more, "files"), i, name)
         if (read_env_file(file->dir, json_string_value(name), false, env, err) < 0)
             return -1;
     if (json_object_size(env) && !own)
@@ -164,13 +160,12 @@ static int add_variables(const struct up_file *file, const char *id, json_t *spe
 /* As foreman and process-compose do: the variables of .env are those of every process. */
 static int add_dot_env(struct up_file *file, struct tsk_error *err)
 {
-    json_t *env CLEANUP_JSON = json_object(), *spec;
-    const char *id;
+    json_t *env CLEANUP_JSON = json_object();
     if (file->found.format != EXCHANGE_PROCFILE && file->found.format != EXCHANGE_COMPOSE)
         return 0;
     if (read_env_file(file->dir, ".env", true, env, err) < 0)
         return -1;
-    json_object_foreach (file->found.processes, id, spec)
+    json_each_pair (file->found.processes, id, spec)
         if (add_variables(file, id, spec, env, err) < 0)
             return -1;
     return 0;
@@ -179,11 +174,9 @@ static int add_dot_env(struct up_file *file, struct tsk_error *err)
 /* A process runs where its file is, unless the file says otherwise; so does one of a linked worktree, whose root is another. */
 static void set_directories(const struct op_call *call, struct up_file *file)
 {
-    const char *id;
-    json_t *spec;
     if (strcmp(file->dir, call->ws->root) == 0)
         return;
-    json_object_foreach (file->found.processes, id, spec)
+    json_each_pair (file->found.processes, id, spec)
         if (!json_get_string(spec, "cwd", NULL))
             json_object_set_new(spec, "cwd", json_string(file->dir));
 }
@@ -192,12 +185,11 @@ static void set_directories(const struct op_call *call, struct up_file *file)
 
 static void select_with_needs(const struct up_file *file, json_t *selected, const char *id)
 {
-    const char *other;
-    json_t *condition, *spec = json_object_get(file->found.processes, id);
+    json_t *spec = json_object_get(file->found.processes, id);
     if (!spec || json_object_get(selected, id))
         return;
     json_object_set_new(selected, id, json_true());
-    json_object_foreach (json_object_get(spec, "depends_on"), other, condition)
+    json_each_key (json_object_get(spec, "depends_on"), other)
         select_with_needs(file, selected, other);
 }
 
@@ -205,10 +197,9 @@ static void select_with_needs(const struct up_file *file, json_t *selected, cons
  * `down` without an id would stop all. */
 static int refuse_id(const struct op_call *call, const struct up_file *file, const char *id, struct tsk_error *err)
 {
-    const char *known[UP_GUESSES], *name;
+    const char *known[UP_GUESSES];
     size_t count = 0;
-    json_t *spec;
-    json_object_foreach (file->found.processes, name, spec)
+    json_each_key (file->found.processes, name)
         if (count < UP_GUESSES)
             known[count++] = name;
     const char *meant = nearest_word(id, known, count);
@@ -226,9 +217,8 @@ static int refuse_id(const struct op_call *call, const struct up_file *file, con
 static int select_given(const struct op_call *call, const struct up_file *file, json_t *selected, struct tsk_error *err)
 {
     const json_t *given = json_object_get(call->args, "id");
-    json_t *list CLEANUP_JSON = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given), *id;
-    size_t i;
-    json_array_foreach (list, i, id) {
+    json_t *list CLEANUP_JSON = json_is_array(given) ? json_copy((json_t *)given) : json_pack("[O]", given);
+    json_each (list, i, id) {
         const char *name = json_string_value(id);
         if (!json_object_get(file->found.processes, name))
             return refuse_id(call, file, name, err);
@@ -294,8 +284,7 @@ int up_file_read(struct op_call *call, struct up_file *ret, struct tsk_error *er
         return -1;
     if (json_object_size(ret->found.processes) == 0) {
         error_set(err, TSK_INVALID_INPUT, "up_empty", "file", ret->path, NULL);
-        error_add_next(err, "tasuki %s -f FILE", call->op->verb);
-        return -1;
+        return error_add_next(err, "tasuki %s -f FILE", call->op->verb);
     }
     set_directories(call, ret);
     return add_dot_env(ret, err) < 0 ? -1 : select_processes(call, ret, err);

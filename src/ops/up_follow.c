@@ -51,7 +51,7 @@ static void work_waits(void *data, const char *ids)
 static int work_do(struct up_work *work)
 {
     REGISTRY(reg);
-    struct tsk_error *stopped = calloc(work->stops + 1, sizeof *stopped);
+    struct tsk_error *stopped CLEANUP_FREE = calloc(work->stops + 1, sizeof *stopped);
     BUG(!stopped);
     int result = proc_registry_open(&reg, work->ws, &work->err);
     reg.waits = work_waits;
@@ -65,7 +65,6 @@ static int work_do(struct up_work *work)
         }
     if (result == 0 && work->starts)
         result = proc_start_ordered(&reg, work->start, work->starts, true, work->results, &work->err);
-    free(stopped);
     return result;
 }
 
@@ -129,7 +128,7 @@ static void on_up_signal(int number)
 static const int up_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { UP_SIGNALS = sizeof up_signals / sizeof up_signals[0] };
 
-static void signals_take(struct up_screen *screen, struct sigaction before[UP_SIGNALS])
+static void up_signals_take(struct up_screen *screen, struct sigaction before[UP_SIGNALS])
 {
     struct sigaction action = {.sa_handler = on_up_signal, .sa_flags = SA_RESTART};
     up_wake = screen->pipe[1];
@@ -147,10 +146,7 @@ static void signals_give_back(const struct sigaction before[UP_SIGNALS])
 static void up_say(struct up_screen *screen, const char *key, const char *file, const json_t *names)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT, list CLEANUP(buf_clear) = BUF_INIT;
-    size_t i;
-    json_t *name;
-    json_array_foreach ((json_t *)names, i, name)
-        buf_printf(&list, "%s%s", i ? ", " : "", json_string_value(name));
+    json_put_texts(&list, names, ", ");
     text_put(&text, screen->call->lang, key, "file", file, "names", buf_str(&list), NULL);
     proc_lines_remark(&screen->lines, buf_str(&text));
 }
@@ -365,7 +361,7 @@ static int screen_show(struct up_screen *screen, const struct up_file *file, con
 {
     struct sigaction before[UP_SIGNALS];
     screen->has_keys = screen->call->take_keys && screen->call->take_keys(screen->call, true);
-    signals_take(screen, before);
+    up_signals_take(screen, before);
     say_first(screen, file, plan);
     if (screen->start.starts)
         work_begin(&screen->start);
@@ -393,14 +389,15 @@ int up_follow(struct op_call *call, const struct up_file *file, const struct up_
 {
     static const struct log_query all = {
         .stream = LOG_BOTH, .lines = -1, .cursor = {-1, -1}, .since_ms = -1, .until_ms = -1};
-    const char **ids = proc_args_strings(file->ids), **start = proc_args_strings(plan->start),
-               **stop = proc_args_strings(plan->restart), **started = proc_args_strings(plan->start),
-               **stopping = proc_args_strings(plan->start);
+    const char **ids CLEANUP_FREE = proc_args_strings(file->ids);
+    const char **start CLEANUP_FREE = proc_args_strings(plan->start);
+    const char **stop CLEANUP_FREE = proc_args_strings(plan->restart);
+    const char **started CLEANUP_FREE = proc_args_strings(plan->start);
+    const char **stopping CLEANUP_FREE = proc_args_strings(plan->start);
     size_t count = json_array_size(plan->start);
-    struct tsk_error *results = calloc(count + 1, sizeof *results);
+    struct tsk_error *results CLEANUP_FREE = proc_args_results(plan->start);
     struct up_screen screen = {
         .call = call, .pipe = {-1, -1}, .started = started, .started_count = count, .stopping = stopping};
-    BUG(!results);
     *ret = NULL;
     int result = tails_open(&screen.tails, call->ws, ids, json_array_size(file->ids), &all, err); /* Y1 */
     if (result == 0 && pipe2(screen.pipe, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -424,11 +421,5 @@ int up_follow(struct op_call *call, const struct up_file *file, const struct up_
     tails_clear(&screen.tails);
     fs_close(&screen.pipe[0]);
     fs_close(&screen.pipe[1]);
-    free(ids);
-    free(start);
-    free(stop);
-    free(started);
-    free(stopping);
-    free(results);
     return result;
 }

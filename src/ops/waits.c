@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind, const char *id)
+void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind,
+                   const char *id)
 {
     wait->call = call;
     waiting_begin(&wait->file, ws, kind, id);
@@ -40,22 +41,20 @@ static json_t *run_starter(struct tsk_workspace *ws, const char *id)
 /* For whom somebody waits; owned, NULL: nobody is known. */
 static json_t *awaited(struct tsk_workspace *ws, const struct waits_scene *scene, const char *kind, const json_t *id)
 {
-    size_t i;
-    json_t *one;
     const char *name = json_is_string(id) ? json_string_value(id) : "";
     bool is_lock = strcmp(kind, "lock") == 0;
     const char *bare = is_lock && strchr(name, '/') ? strchr(name, '/') + 1 : name;
-    json_array_foreach (scene->locks, i, one) {
+    json_each (scene->locks, i, one) {
         const char *lock = json_get_string(one, "id", "");
         if ((is_lock && (strcmp(lock, name) == 0 || strcmp(lock, bare) == 0)) ||
-            (strcmp(json_get_string(one, "kind", ""), kind) == 0 && strcmp(lock, name) == 0))
+            (json_text_is(one, "kind", kind) && strcmp(lock, name) == 0))
             return json_incref(json_object_get(json_object_get(one, "holder"), "who"));
     }
-    json_array_foreach (scene->workflows, i, one)
-        if (strcmp(kind, "workflow") == 0 && strcmp(json_get_string(one, "ulTaskId", ""), name) == 0)
+    json_each (scene->workflows, i, one)
+        if (strcmp(kind, "workflow") == 0 && json_text_is(one, "ulTaskId", name))
             return json_incref(json_object_get(one, "who"));
     size_t first = strcspn(name, ","); /* of several processes: "db, cache" */
-    json_array_foreach (scene->processes, i, one) {
+    json_each (scene->processes, i, one) {
         const char *process = json_get_string(one, "id", "");
         if (strcmp(kind, "process") == 0 && strlen(process) == first && strncmp(process, name, first) == 0)
             return json_incref(json_object_get(one, "started_by"));
@@ -66,9 +65,8 @@ static json_t *awaited(struct tsk_workspace *ws, const struct waits_scene *scene
 json_t *waits_list(struct tsk_workspace *ws, const json_t *locks, const json_t *workflows, const json_t *processes)
 {
     struct waits_scene scene = {locks, workflows, processes};
-    json_t *list = waiting_list(ws), *one;
-    size_t i;
-    json_array_foreach (list, i, one) {
+    json_t *list = waiting_list(ws);
+    json_each (list, i, one) {
         json_t *whom = awaited(ws, &scene, json_get_string(one, "kind", ""), json_object_get(one, "id"));
         json_object_set_new(one, "for", whom ? whom : json_null());
     }

@@ -21,7 +21,7 @@ struct reading {
 
 /* ---- values ---- */
 
-static int check_keys(struct reading *r, const struct yaml_node *map, const char *const *keys)
+static int agent_check_keys(struct reading *r, const struct yaml_node *map, const char *const *keys)
 {
     size_t count = 0;
     while (keys[count])
@@ -60,7 +60,7 @@ static int read_texts(struct reading *r, const struct yaml_node *node, const cha
 /* ---- agents ---- */
 
 /* Without {task} and {task_file} it never learns what to do: a formatter, say, that does the same each time. */
-static int read_run(struct reading *r, const struct yaml_node *node, json_t *agent)
+static int agent_read_run(struct reading *r, const struct yaml_node *node, json_t *agent)
 {
     json_t *words = NULL;
     if (read_texts(r, node, "run", &words) < 0)
@@ -71,7 +71,7 @@ static int read_run(struct reading *r, const struct yaml_node *node, json_t *age
     return 0;
 }
 
-static int read_env(struct reading *r, const struct yaml_node *node, json_t *agent)
+static int agent_read_env(struct reading *r, const struct yaml_node *node, json_t *agent)
 {
     json_t *env = json_object();
     json_object_set_new(agent, "env", env);
@@ -85,7 +85,7 @@ static int read_env(struct reading *r, const struct yaml_node *node, json_t *age
     return 0;
 }
 
-static int read_limits(struct reading *r, const struct yaml_node *node, json_t *agent)
+static int agent_read_limits(struct reading *r, const struct yaml_node *node, json_t *agent)
 {
     const struct yaml_node *timeout = yaml_get(node, "timeout"), *retries = yaml_get(node, "retries");
     int64_t value;
@@ -110,11 +110,12 @@ static int read_agent(struct reading *r, const struct yaml_node *node, json_t *a
     if (node->type != YAML_MAP)
         return WRONG(r, node, "yaml_why_agent_map");
     const struct yaml_node *run = yaml_get(node, "run"), *cwd = yaml_get(node, "cwd"), *env = yaml_get(node, "env");
-    if (check_keys(r, node, keys) < 0)
+    if (agent_check_keys(r, node, keys) < 0)
         return -1;
     if (!run)
         return WRONG(r, node, "yaml_why_agent_run", "name", node->key);
-    if (read_run(r, run, agent) < 0 || read_limits(r, node, agent) < 0 || (env && read_env(r, env, agent) < 0))
+    if (agent_read_run(r, run, agent) < 0 || agent_read_limits(r, node, agent) < 0 ||
+        (env && agent_read_env(r, env, agent) < 0))
         return -1;
     if (cwd && !yaml_text(cwd))
         return WRONG(r, cwd, "yaml_why_directory");
@@ -131,7 +132,7 @@ static int read_policy_map(struct reading *r, const struct yaml_node *node, cons
     const struct yaml_node *least = yaml_get(node, "at_least"), *critical = yaml_get(node, "critical");
     json_t *names = NULL;
     int64_t value;
-    if (check_keys(r, node, keys) < 0)
+    if (agent_check_keys(r, node, keys) < 0)
         return -1;
     if (!least == !critical)
         return WRONG(r, node, "yaml_why_policy_map");
@@ -145,10 +146,8 @@ static int read_policy_map(struct reading *r, const struct yaml_node *node, cons
         return -1;
     json_object_set_new(team, "policy", json_pack("{s:o}", "critical", names));
     for (const struct yaml_node *item = critical->first; item; item = item->next) {
-        size_t i;
-        json_t *member;
         bool is_member = false;
-        json_array_foreach (members, i, member)
+        json_each (members, i, member)
             is_member |= strcmp(json_string_value(member), item->text) == 0;
         if (!is_member)
             return WRONG(r, item, "yaml_why_member", "name", item->text);
@@ -193,7 +192,7 @@ static int read_team(struct reading *r, const struct yaml_node *node, json_t *te
     const struct yaml_node *members = yaml_get(node, "agents"), *policy = yaml_get(node, "policy");
     if (node->type != YAML_MAP || !members)
         return WRONG(r, node, "yaml_why_team_map");
-    if (check_keys(r, node, keys) < 0 || read_members(r, members, team) < 0)
+    if (agent_check_keys(r, node, keys) < 0 || read_members(r, members, team) < 0)
         return -1;
     return policy ? read_policy(r, policy, json_object_get(team, "agents"), team) : 0;
 }

@@ -39,12 +39,11 @@ const json_t *agent_find(const json_t *config, const char *name, bool is_team, s
 {
     const json_t *map = json_object_get(config, is_team ? "teams" : "agents");
     const json_t *found = json_object_get(map, name);
-    const char *names[AGENT_MANY_MAX], *key;
+    const char *names[AGENT_MANY_MAX];
     size_t count = 0;
-    json_t *value;
     if (found)
         return found;
-    json_object_foreach ((json_t *)map, key, value)
+    json_each_key (map, key)
         if (count < AGENT_MANY_MAX)
             names[count++] = key;
     struct buf known CLEANUP(buf_clear) = BUF_INIT;
@@ -90,24 +89,19 @@ static json_t *fill_word(const char *word, const char *text, const char *path, b
 
 json_t *agent_command(const json_t *agent, const char *text, const char *path, bool *ret_uses_path)
 {
-    json_t *words = json_array(), *word;
-    size_t i;
+    json_t *words = json_array();
     *ret_uses_path = false;
-    json_array_foreach (json_object_get(agent, "run"), i, word)
+    json_each (json_object_get(agent, "run"), i, word)
         json_array_append_new(words, fill_word(json_string_value(word), text, path, ret_uses_path));
     return words;
 }
 
 static int check_length(const json_t *words, const char *agent, struct tsk_error *err)
 {
-    size_t i;
-    json_t *word;
-    char most[24];
-    snprintf(most, sizeof most, "%d", AGENT_ARG_MAX);
-    json_array_foreach (words, i, word)
+    json_each (words, i, word)
         if (json_string_length(word) > AGENT_ARG_MAX)
-            return error_set(err, TSK_INVALID_INPUT, "agent_task_long", "param", "task", "agent", agent, "max", most,
-                             NULL);
+            return error_set(err, TSK_INVALID_INPUT, "agent_task_long", "param", "task", "agent", agent, "max",
+                             DIGITS(AGENT_ARG_MAX), NULL);
     return 0;
 }
 
@@ -131,8 +125,8 @@ static void name_subagent(json_t *task, const char *agent)
 }
 
 /* Adds the task `name`; borrowed, or NULL. */
-static json_t *add_task(struct agent_work *work, const char *name, const char *agent, const char *text,
-                        struct tsk_error *err)
+static json_t *work_add_task(struct agent_work *work, const char *name, const char *agent, const char *text,
+                             struct tsk_error *err)
 {
     static const char *const kept[] = {"timeout", "retries", "cwd", "env", NULL};
     const json_t *template = agent_find(work->config, agent, false, err);
@@ -156,18 +150,16 @@ static json_t *add_task(struct agent_work *work, const char *name, const char *a
 
 int agent_work_one(struct agent_work *work, const char *agent, const char *text, struct tsk_error *err)
 {
-    return add_task(work, agent, agent, text, err) ? 0 : -1;
+    return work_add_task(work, agent, agent, text, err) ? 0 : -1;
 }
 
 int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk_error *err)
 {
-    size_t i;
-    json_t *pair;
     char name[NAME_SIZE];
-    json_array_foreach (pairs, i, pair) {
+    json_each (pairs, i, pair) {
         const char *agent = json_get_string(pair, "subagentId", "");
         free_name(work, agent, name);
-        if (!add_task(work, name, agent, json_get_string(pair, "task", ""), err))
+        if (!work_add_task(work, name, agent, json_get_string(pair, "task", ""), err))
             return -1;
         buf_printf(&work->expression, "%s%s", i ? " | " : "", name);
     }
@@ -178,23 +170,22 @@ int agent_work_parallel(struct agent_work *work, const json_t *pairs, struct tsk
  * other. */
 static int check_circle(const json_t *tasks, struct tsk_error *err)
 {
-    json_t *left CLEANUP_JSON = json_object(), *task, *need;
+    json_t *left CLEANUP_JSON = json_object();
     struct buf names CLEANUP(buf_clear) = BUF_INIT;
-    const char *id;
-    size_t i, j, before;
-    json_array_foreach (tasks, i, task)
+    size_t before;
+    json_each (tasks, i, task)
         json_object_set_new(left, json_get_string(task, "id", ""), json_true());
     do {
         before = json_object_size(left);
-        json_array_foreach (tasks, i, task) {
+        json_each (tasks, i, task) {
             bool waits = false;
-            json_array_foreach (json_object_get(task, "needs"), j, need)
+            json_each (json_object_get(task, "needs"), j, need)
                 waits |= json_object_get(left, json_string_value(need)) != NULL;
             if (!waits)
                 json_object_del(left, json_get_string(task, "id", ""));
         }
     } while (json_object_size(left) < before);
-    json_object_foreach (left, id, need)
+    json_each_key (left, id)
         buf_printf(&names, "%s%s", names.len ? ", " : "", id);
     return before ? error_set(err, TSK_INVALID_INPUT, "agent_circle", "tasks", buf_str(&names), NULL) : 0;
 }
@@ -202,10 +193,8 @@ static int check_circle(const json_t *tasks, struct tsk_error *err)
 /* Refused here, in the caller's words. */
 static int check_needs(const struct agent_work *work, const json_t *tasks, struct tsk_error *err)
 {
-    size_t i, j;
-    json_t *task, *need;
-    json_array_foreach (tasks, i, task)
-        json_array_foreach (json_object_get(task, "needs"), j, need)
+    json_each (tasks, i, task)
+        json_each (json_object_get(task, "needs"), j, need)
             if (!json_object_get(work->tasks, json_string_value(need)))
                 return error_set(err, TSK_INVALID_INPUT, "agent_need_unknown", "task", json_get_string(task, "id", ""),
                                  "need", json_string_value(need), NULL);
@@ -214,15 +203,13 @@ static int check_needs(const struct agent_work *work, const json_t *tasks, struc
 
 int agent_work_dag(struct agent_work *work, const json_t *tasks, struct tsk_error *err)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (tasks, i, item) {
+    json_each (tasks, i, item) {
         const char *id = json_get_string(item, "id", "");
         json_t *needs = json_object_get(item, "needs");
         if (json_object_get(work->tasks, id))
             return error_set(err, TSK_INVALID_INPUT, "agent_task_twice", "task", id, NULL);
         json_t *task =
-            add_task(work, id, json_get_string(item, "subagentId", ""), json_get_string(item, "task", ""), err);
+            work_add_task(work, id, json_get_string(item, "subagentId", ""), json_get_string(item, "task", ""), err);
         if (!task)
             return -1;
         if (json_array_size(needs))
@@ -233,9 +220,7 @@ int agent_work_dag(struct agent_work *work, const json_t *tasks, struct tsk_erro
 
 static bool is_in(const json_t *list, const char *text)
 {
-    size_t i;
-    json_t *item;
-    json_array_foreach (list, i, item)
+    json_each (list, i, item)
         if (strcmp(json_string_value(item), text) == 0)
             return true;
     return false;
@@ -258,7 +243,7 @@ static json_t *policy_of(const struct agent_work *work, const json_t *team, size
 }
 
 /* TEAM-team, unless an agent of it has that name. */
-static void group_name(const char *team, const json_t *agents, const char *prefix, char name[NAME_SIZE])
+static void work_group_name(const char *team, const json_t *agents, const char *prefix, char name[NAME_SIZE])
 {
     snprintf(name, NAME_SIZE, "%s-team", team);
     for (unsigned i = 2; !*prefix && is_in(agents, name); i++)
@@ -270,18 +255,17 @@ static int add_team(struct agent_work *work, const char *name, bool has_prefix, 
 {
     const json_t *team = agent_find(work->config, name, true, err);
     char wanted[NAME_SIZE], task[NAME_SIZE], group[NAME_SIZE], prefix[NAME_SIZE] = "";
-    size_t i, first = json_array_size(work->members);
-    json_t *agent;
+    size_t first = json_array_size(work->members);
     if (!team)
         return -1;
     if (has_prefix)
         snprintf(prefix, sizeof prefix, "%s.", name);
-    group_name(name, json_object_get(team, "agents"), prefix, group);
+    work_group_name(name, json_object_get(team, "agents"), prefix, group);
     buf_printf(&work->expression, "%s(", group);
-    json_array_foreach (json_object_get(team, "agents"), i, agent) {
+    json_each (json_object_get(team, "agents"), i, agent) {
         snprintf(wanted, sizeof wanted, "%s%s", prefix, json_string_value(agent));
         free_name(work, wanted, task);
-        if (!add_task(work, task, json_string_value(agent), text, err))
+        if (!work_add_task(work, task, json_string_value(agent), text, err))
             return -1;
         json_object_set_new(json_array_get(work->members, json_array_size(work->members) - 1), "teamId",
                             json_string(name));
@@ -299,9 +283,8 @@ int agent_work_team(struct agent_work *work, const char *team, const char *text,
 
 int agent_work_teams(struct agent_work *work, const json_t *teams, const char *text, struct tsk_error *err)
 {
-    json_t *seen CLEANUP_JSON = json_array(), *team;
-    size_t i;
-    json_array_foreach (teams, i, team) {
+    json_t *seen CLEANUP_JSON = json_array();
+    json_each (teams, i, team) {
         if (is_in(seen, json_string_value(team)))
             return error_set(err, TSK_INVALID_INPUT, "team_twice", "team", json_string_value(team), NULL);
         json_array_append(seen, team);
@@ -324,13 +307,13 @@ static const char check_script[] = "if [ -n \"$4\" ]; then\n"
 int agent_work_loop(struct agent_work *work, const char *agent, const char *text, int64_t times, const char *until,
                     struct tsk_error *err)
 {
-    char self[PATH_MAX], count[24], name[NAME_SIZE];
+    char self[PATH_MAX], name[NAME_SIZE];
     if (self_path(self) < 0)
         return errno == ENOENT ? error_set(err, TSK_ENVIRONMENT, "program_gone", "path", self, NULL)
                                : error_errno(err, "read", "/proc/self/exe");
-    snprintf(count, sizeof count, "%lld", (long long)times);
+    const char *count = DIGITS(times);
     snprintf(name, sizeof name, "%s%s", agent, strcmp(agent, CHECK_NAME) == 0 ? "-agent" : "");
-    json_t *task = add_task(work, name, agent, text, err);
+    json_t *task = work_add_task(work, name, agent, text, err);
     if (!task)
         return -1;
     json_object_set_new(task, "max_cycles", json_integer(times));
@@ -384,9 +367,7 @@ void agent_work_put(const struct agent_work *work, const char *name, struct buf 
 
 int agent_work_write(const struct agent_work *work, int run_dir, struct tsk_error *err)
 {
-    const char *name;
-    json_t *text;
-    json_object_foreach (work->files, name, text)
+    json_each_pair (work->files, name, text)
         if (fs_replace_file(run_dir, name, 0600, json_string_value(text), json_string_length(text)) < 0)
             return fs_error(err, "write", run_dir, name);
     return 0;

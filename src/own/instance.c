@@ -85,7 +85,7 @@ static void instance_read_row(const struct db_rows *rows, struct row *ret)
 }
 
 /* 1, 0: there is none, -1. */
-static int find_row(struct db *db, const char *id, struct row *ret, struct tsk_error *err)
+static int instance_find_row(struct db *db, const char *id, struct row *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     if (db_query(db, &rows, err, "SELECT " INSTANCE_COLUMNS " FROM instance WHERE id = ?1", DB_TEXT(id)) < 0)
@@ -142,7 +142,7 @@ int instance_judge(struct db *db, const char *id, const struct now *now, struct 
                    struct tsk_error *err)
 {
     struct row row;
-    int found = find_row(db, id, &row, err);
+    int found = instance_find_row(db, id, &row, err);
     if (found < 0)
         return -1;
     if (found)
@@ -263,8 +263,7 @@ int instance_sweep(struct db *db, const struct now *now, struct tsk_error *err)
 static int instance_insert(struct db *db, const struct now *now, const char *id, const struct proc_id *process,
                            struct tsk_error *err)
 {
-    char time[TIME_TEXT_MAX];
-    time_format_exact(now->wall_ms, time);
+    const char *time = TIME_EXACT(now->wall_ms);
     return db_exec(db, err,
                    "INSERT OR IGNORE INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at)"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -273,7 +272,7 @@ static int instance_insert(struct db *db, const struct now *now, const char *id,
 }
 
 /* An id made by somebody else in the same millisecond with the same pid (another pid namespace) is not ours: the next one is. */
-static void next_id(char id[INSTANCE_ID_MAX])
+static void instance_next_id(char id[INSTANCE_ID_MAX])
 {
     char *stamp = strrchr(id, '-') + 1;
     int64_t time = strtoll(stamp, NULL, 10);
@@ -286,8 +285,8 @@ int instance_keep(struct db *db, const struct now *now, struct instance *instanc
     if (!instance->process.pid)
         return 0;
     /* Somebody may have been first since instance_find. */
-    int found =
-        instance->is_new ? find_process(db, &instance->process, &row, err) : find_row(db, instance->id, &row, err);
+    int found = instance->is_new ? find_process(db, &instance->process, &row, err)
+                                 : instance_find_row(db, instance->id, &row, err);
     if (found < 0)
         return -1;
     if (found)
@@ -295,8 +294,8 @@ int instance_keep(struct db *db, const struct now *now, struct instance *instanc
     instance->is_new = instance->is_new && !found;
     if (found)
         return 0;
-    while (instance->is_new && (found = find_row(db, instance->id, &row, err)) == 1)
-        next_id(instance->id);
+    while (instance->is_new && (found = instance_find_row(db, instance->id, &row, err)) == 1)
+        instance_next_id(instance->id);
     if (found < 0 || instance_sweep(db, now, err) < 0)
         return -1;
     instance->is_new = false;

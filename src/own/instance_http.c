@@ -20,11 +20,10 @@ int instance_register_http(struct tsk_workspace *ws, const char *label, char ret
     struct now now = clock_now();
     struct db db CLEANUP(db_close) = {0};
     char id[INSTANCE_HTTP_SIZE] = INSTANCE_HTTP_PREFIX, secret[INSTANCE_SECRET_SIZE], hash[SHA256_HEX_SIZE];
-    char time[TIME_TEXT_MAX];
     random_hex(id + strlen(id), 16);
     random_hex(secret, INSTANCE_SECRET_SIZE - 1);
     sha256_hex(secret, strlen(secret), hash);
-    time_format_exact(now.wall_ms, time);
+    const char *time = TIME_EXACT(now.wall_ms);
     if (db_open(&db, ws->state_dir, err) < 0 || db_begin(&db, err) < 0 || instance_sweep(&db, &now, err) < 0 ||
         db_exec(&db, err,
                 "INSERT INTO instance (id, hostname, pid, boot_id, pid_ns, start_ticks, created_at, label, secret_hash,"

@@ -79,13 +79,12 @@ void waiting_end(struct waiting *waiting)
 static void add_waiter(int dir, const char *name, json_t *list)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    char since[TIME_TEXT_MAX];
     json_t *one = is_ticket_locked(dir, name, &text) ? json_loadb(buf_str(&text), text.len, 0, NULL) : NULL;
     if (!json_is_object(one)) {
         json_decref(one);
         return;
     }
-    time_format_exact(json_get_int(one, "since_ms", 0), since);
+    const char *since = TIME_EXACT(json_get_int(one, "since_ms", 0));
     json_object_del(one, "since_ms");
     json_object_set_new(one, "since", json_string(since));
     json_array_append_new(list, one);

@@ -32,7 +32,7 @@ static void workflow_read_row(const struct db_rows *rows, struct workflow *ret)
         who_of_json(json, &ret->who);
 }
 
-static int find_row(struct db *db, const char *id, struct workflow *ret, struct tsk_error *err)
+static int workflow_find_row(struct db *db, const char *id, struct workflow *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     *ret = (struct workflow){.state = {.alive = LIVE_DEAD}};
@@ -49,7 +49,7 @@ static int find_row(struct db *db, const char *id, struct workflow *ret, struct 
 static int workflow_look_in(struct db *db, const char *id, const struct instance *caller, const struct now *now,
                             struct workflow *ret, struct tsk_error *err)
 {
-    int found = find_row(db, id, ret, err);
+    int found = workflow_find_row(db, id, ret, err);
     if (found < 0 || !ret->owner[0])
         return found;
     if (instance_judge(db, ret->owner, now, &ret->state, err) < 0)
@@ -132,7 +132,7 @@ static int workflow_take(struct db *db, const struct now *now, struct instance *
 /* What a claim finds and may do. */
 enum step { STEP_NOTHING, STEP_TAKE, STEP_REFUSE };
 
-static enum step step_of(const struct workflow *wf, unsigned flags)
+static enum step workflow_step_of(const struct workflow *wf, unsigned flags)
 {
     if (wf->is_callers)
         return STEP_NOTHING;
@@ -150,7 +150,7 @@ static int workflow_claim_in(struct owners *owners, const char *id, struct insta
     struct now now = clock_now();
     if (workflow_look_in(&owners->db, id, caller, &now, ret, err) < 0)
         return -1;
-    switch (step_of(ret, flags)) {
+    switch (workflow_step_of(ret, flags)) {
     case STEP_NOTHING:
         db_rollback(&owners->db);
         return 0;
@@ -170,7 +170,7 @@ int workflow_claim(struct owners *owners, const char *id, struct instance *calle
     /* Who only has to look does not wait for those who write. */
     if (workflow_look(owners, id, caller, ret, err) < 0)
         return -1;
-    enum step step = step_of(ret, flags);
+    enum step step = workflow_step_of(ret, flags);
     if (step == STEP_NOTHING)
         return 0;
     if (step == STEP_REFUSE)
@@ -262,13 +262,12 @@ static int release_all(struct owners *owners, const char *instance, bool spares_
                        struct tsk_error *err)
 {
     struct now now = clock_now();
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (ids_of(&owners->db, instance, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         struct workflow wf;
-        if (find_row(&owners->db, json_string_value(id), &wf, err) < 0)
+        if (workflow_find_row(&owners->db, json_string_value(id), &wf, err) < 0)
             return -1;
         if (spares_others && !who_current_is(&wf.who))
             continue;
@@ -337,14 +336,12 @@ int workflow_list(struct owners *owners, const char *owner, bool owned, json_t *
         return -1;
     while ((more = db_next(&rows, err)) == 1) {
         struct workflow wf;
-        char time[TIME_TEXT_MAX];
         workflow_read_row(&rows, &wf);
         if (wf.owner[0] && instance_judge(&owners->db, wf.owner, &now, &wf.state, err) < 0)
             return -1;
         who_add_note(owners->ws, &wf.who);
         json_t *one = workflow_json(&wf, false);
-        time_format_exact(wf.claimed_at_ms, time);
-        json_object_set_new(one, "claimed_at", json_string(time));
+        json_object_set_new(one, "claimed_at", json_string(TIME_EXACT(wf.claimed_at_ms)));
         if (wf.owner[0])
             json_object_set_new(one, "how", json_string(wf.state.how));
         json_array_append_new(list, one);
@@ -387,10 +384,8 @@ int workflow_refuse_as(const struct workflow *wf, enum tsk_code code, const char
     error_add(err, "how", wf->owner[0] ? wf->state.how : NULL);
     error_add_int(err, "fence", wf->fence);
     add_details(wf, code == TSK_NEEDS_CONFIRMATION ? TSK_WORKFLOW_OWNED_BY_OTHER : code, err);
-    if (alive == LIVE_DEAD) {
-        error_add_next(err, "tasuki own claim %s", wf->id);
-        return -1;
-    }
+    if (alive == LIVE_DEAD)
+        return error_add_next(err, "tasuki own claim %s", wf->id);
     /* Look, wait, and force last. After a refused force only a person can say yes, so the hint does not. A pid of another
      * host, or of another pid namespace, means nothing here. */
     if (alive == LIVE_ALIVE && wf->state.pid)

@@ -103,20 +103,16 @@ static int wait_failed(const struct proc *p, const struct reason *why, struct ts
                                                  [WHY_NOT_READY] = "ready_timed_out"};
     error_set(err, TSK_PROCESS_START_FAILED, texts[why->why], "id", p->id, "why", why->words, "span", why->span, NULL);
     error_add_next(err, "tasuki proc logs %s", p->id);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 static int wait_timed_out(const struct proc *p, enum proc_wait_for what, int64_t timeout_ms, struct tsk_error *err)
 {
-    char span[TIME_TEXT_MAX];
-    duration_format(timeout_ms, span);
     const char *name = what == PROC_WAIT_READY ? "ready" : "exit";
-    error_set(err, TSK_CONFLICT, "wait_timeout", "id", p->id, "for", name, "span", span, "state",
+    error_set(err, TSK_CONFLICT, "wait_timeout", "id", p->id, "for", name, "span", DURATION(timeout_ms), "state",
               proc_state_names[p->view.state], "phase", p->view.phase, NULL);
     error_add_next(err, "tasuki proc wait %s --for %s", p->id, name);
-    error_add_next(err, "tasuki proc logs %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc logs %s", p->id);
 }
 
 static enum verdict judge_wait(const struct proc *p, enum proc_wait_for what, int64_t give_up_ms, struct reason *why)
@@ -146,8 +142,7 @@ int proc_wait(struct proc_registry *reg, const char *id, enum proc_wait_for what
             return -1;
         if (p.view.state == PROC_NOT_STARTED && !proc_is_coming(&p.view)) {
             error_set(err, TSK_PROCESS_NOT_RUNNING, NULL, "id", id, NULL);
-            error_add_next(err, "tasuki proc start %s", id);
-            return -1;
+            return error_add_next(err, "tasuki proc start %s", id);
         }
         give_up_ms = give_up_ms ? give_up_ms : condition_give_up(&p);
         enum verdict verdict = judge_wait(&p, what, give_up_ms, &why);

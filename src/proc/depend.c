@@ -85,12 +85,7 @@ static size_t graph_place(struct graph *graph, const char *id)
     BUG(place > graph->count);
     if (place < graph->count)
         return place;
-    if (graph->count == graph->room) {
-        graph->room = graph->room ? graph->room * 2 : 16;
-        struct node *grown = realloc(graph->nodes, graph->room * sizeof *grown);
-        BUG(!grown);
-        graph->nodes = grown;
-    }
+    LIST_GROW(graph->nodes, graph->count, graph->room, 16);
     graph->nodes[graph->count] = (struct node){.state = NODE_WAITING};
     snprintf(graph->nodes[graph->count].id, sizeof graph->nodes->id, "%s", id);
     json_object_set_new(graph->index, id, json_integer((json_int_t)graph->count));
@@ -153,10 +148,8 @@ static int graph_expand(struct graph *graph, size_t i, const json_t *depends_on,
                         struct tsk_error *err)
 {
     struct step step = {.node = i, .up = up};
-    const char *id;
-    json_t *name;
     graph->nodes[i].is_wanted = graph->nodes[i].is_on_path = true;
-    json_object_foreach ((json_t *)depends_on, id, name) {
+    json_each_pair (depends_on, id, name) {
         enum proc_condition condition = PROC_DEP_STARTED;
         proc_condition_parse(json_string_value(name), &condition);
         size_t to = graph_place(graph, id);
@@ -240,9 +233,7 @@ static bool raise_ranks(json_t *ranks, const char *id, json_t *depends_on)
 {
     json_int_t least = json_get_int(ranks, id, 0) + 1;
     bool has_changed = false;
-    const char *other;
-    json_t *condition;
-    json_object_foreach (depends_on, other, condition)
+    json_each_key (depends_on, other)
         if (json_get_int(ranks, other, 0) < least) {
             json_object_set_new(ranks, other, json_integer(least));
             has_changed = true;
@@ -253,15 +244,14 @@ static bool raise_ranks(json_t *ranks, const char *id, json_t *depends_on)
 int proc_depend_ranks(struct proc_registry *reg, const char *const *ids, size_t count, size_t *ret_ranks,
                       struct tsk_error *err)
 {
-    json_t *needs CLEANUP_JSON = json_object(), *ranks CLEANUP_JSON = json_object(), *depends_on;
-    const char *id;
+    json_t *needs CLEANUP_JSON = json_object(), *ranks CLEANUP_JSON = json_object();
     bool has_changed = count > 1;
     if (count > 1 && read_needs(reg, needs, err) < 0)
         return -1;
     /* Without a cycle (D3) there are no more rounds than processes. */
     for (size_t round = 0; has_changed && round <= json_object_size(needs); round++) {
         has_changed = false;
-        json_object_foreach (needs, id, depends_on)
+        json_each_pair (needs, id, depends_on)
             has_changed = raise_ranks(ranks, id, depends_on) || has_changed;
     }
     for (size_t i = 0; i < count; i++)
@@ -396,7 +386,7 @@ static void node_started(struct node *node, const struct tsk_error *result)
 /* Starts those, together. -1 when nothing could be tried. */
 static int graph_start(struct graph *graph, const size_t *ready, size_t count, struct tsk_error *err)
 {
-    const char **ids = calloc(count, sizeof *ids);
+    const char **ids CLEANUP_FREE = calloc(count, sizeof *ids);
     struct tsk_error *results = calloc(count, sizeof *results);
     BUG(!ids || !results);
     for (size_t i = 0; i < count; i++)
@@ -404,7 +394,6 @@ static int graph_start(struct graph *graph, const size_t *ready, size_t count, s
     int result = proc_start_many(graph->reg, ids, count, results, err);
     for (size_t i = 0; i < count; i++)
         node_started(&graph->nodes[ready[i]], result < 0 ? err : &results[i]);
-    free(ids);
     free(results);
     return result;
 }
@@ -463,7 +452,7 @@ static void graph_say(struct graph *graph)
 static int graph_run(struct graph *graph, struct tsk_error *err)
 {
     size_t waiting, started = 0;
-    size_t *ready = calloc(graph->count + 1, sizeof *ready);
+    size_t *ready CLEANUP_FREE = calloc(graph->count + 1, sizeof *ready);
     BUG(!ready);
     int result = 0;
     for (;;) {
@@ -480,7 +469,6 @@ static int graph_run(struct graph *graph, struct tsk_error *err)
         if (result < 0)
             break;
     }
-    free(ready);
     return result;
 }
 

@@ -147,11 +147,9 @@ static void take_problem(void *data, const struct tsk_error *problem)
 
 static void find_masked(struct exchange_reader *r, const struct exchange_entry *entry, const json_t *spec)
 {
-    const char *name;
-    json_t *value;
     if (r->has_secrets)
         return;
-    json_object_foreach (json_object_get(spec, "env"), name, value) {
+    json_each_pair (json_object_get(spec, "env"), name, value) {
         if (strcmp(json_string_value(value), EXCHANGE_MASK) != 0)
             continue;
         char path[512];
@@ -229,9 +227,7 @@ static bool has_any_key(const json_t *map, const char *const *keys)
 
 static bool any_entry_has(const json_t *entries, const char *const *keys)
 {
-    const char *name;
-    json_t *entry;
-    json_object_foreach ((json_t *)entries, name, entry)
+    json_each_pair (entries, name, entry)
         if (has_any_key(entry, keys))
             return true;
     return false;
@@ -330,10 +326,9 @@ static int exchange_read_text(struct exchange_reader *r, const char *text, size_
 int exchange_fail(const struct exchange_source *from, const json_t *problems, struct tsk_error *err)
 {
     struct buf shown CLEANUP(buf_clear) = BUF_INIT;
-    json_t *some CLEANUP_JSON = json_array(), *problem;
+    json_t *some CLEANUP_JSON = json_array();
     const json_t *first = json_array_get(problems, 0);
-    size_t i;
-    json_array_foreach (problems, i, problem) {
+    json_each (problems, i, problem) {
         struct buf more CLEANUP(buf_clear) = BUF_INIT;
         json_array_append(some, problem);
         json_write(&more, some, false);
@@ -352,8 +347,7 @@ int exchange_fail(const struct exchange_source *from, const json_t *problems, st
     error_add_int(err, "column", json_get_int(first, "column", 0));
     error_add(err, "reason", json_get_string(first, "reason", ""));
     error_add_int(err, "count", (int64_t)json_array_size(problems));
-    error_add_json(err, "problems", shown.len ? buf_str(&shown) : "[]");
-    return -1;
+    return error_add_json(err, "problems", shown.len ? buf_str(&shown) : "[]");
 }
 
 int exchange_read(const struct exchange_source *from, const char *text, size_t len, struct exchange *ret,

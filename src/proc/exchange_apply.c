@@ -19,7 +19,7 @@ struct plan {
     json_t *created, *updated, *unchanged, *templates;
 };
 
-static void plan_clear(struct plan *plan)
+static void import_plan_clear(struct plan *plan)
 {
     json_free(&plan->old_processes);
     json_free(&plan->old_templates);
@@ -33,9 +33,7 @@ static void plan_clear(struct plan *plan)
 
 static int find_processes(struct plan *plan, struct tsk_error *err)
 {
-    const char *id;
-    json_t *spec;
-    json_object_foreach (plan->ex->processes, id, spec) {
+    json_each_key (plan->ex->processes, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         if (proc_find(plan->reg, id, &p, err) == 0)
             json_object_set(plan->old_processes, id, p.spec);
@@ -47,11 +45,10 @@ static int find_processes(struct plan *plan, struct tsk_error *err)
 
 static int find_templates(struct plan *plan, struct tsk_error *err)
 {
-    json_t *all CLEANUP_JSON = NULL, *spec;
-    const char *name;
+    json_t *all CLEANUP_JSON = NULL;
     if (template_specs(plan->reg, &all, err) < 0)
         return -1;
-    json_object_foreach (all, name, spec)
+    json_each_pair (all, name, spec)
         if (json_object_get(plan->ex->templates, name))
             json_object_set(plan->old_templates, name, spec);
     return 0;
@@ -59,9 +56,8 @@ static int find_templates(struct plan *plan, struct tsk_error *err)
 
 static void put_old_names(const json_t *old, struct buf *words, struct buf *json)
 {
-    json_t *list CLEANUP_JSON = json_array(), *spec;
-    const char *name;
-    json_object_foreach ((json_t *)old, name, spec) {
+    json_t *list CLEANUP_JSON = json_array();
+    json_each_key (old, name) {
         buf_printf(words, "%s%s", words->len ? ", " : "", name);
         json_array_append_new(list, json_string(name));
     }
@@ -83,8 +79,7 @@ static int refuse_existing(const struct plan *plan, struct tsk_error *err)
     error_add_json(err, has_processes ? "ids" : "templates", buf_str(&json));
     if (has_processes && json_object_size(old) == 1)
         error_add_registrant(err, plan->reg, buf_str(&words));
-    error_add_next(err, "tasuki proc import %s --replace", plan->from->path ? plan->from->path : "FILE");
-    return -1;
+    return error_add_next(err, "tasuki proc import %s --replace", plan->from->path ? plan->from->path : "FILE");
 }
 
 /* ---- secrets ------------------------------------------------------------------------------------------ */
@@ -93,9 +88,7 @@ static int refuse_existing(const struct plan *plan, struct tsk_error *err)
 static void fill_masked(struct plan *plan)
 {
     struct exchange_reader r = {.from = plan->from, .to = plan->ex};
-    size_t i;
-    json_t *masked;
-    json_array_foreach (plan->ex->masked, i, masked) {
+    json_each (plan->ex->masked, i, masked) {
         const char *name = json_get_string(masked, "name", ""), *variable = json_get_string(masked, "variable", "");
         bool is_template = json_get_bool(masked, "is_template", false);
         const json_t *old = json_object_get(is_template ? plan->old_templates : plan->old_processes, name);
@@ -112,12 +105,11 @@ static void fill_masked(struct plan *plan)
 
 bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec)
 {
-    json_t *said CLEANUP_JSON = json_deep_copy(json_object_get(ex->processes, id)), *masked;
-    size_t i;
-    json_array_foreach (ex->masked, i, masked) {
+    json_t *said CLEANUP_JSON = json_deep_copy(json_object_get(ex->processes, id));
+    json_each (ex->masked, i, masked) {
         const char *variable = json_get_string(masked, "variable", "");
         json_t *value = json_object_get(json_object_get(spec, "env"), variable);
-        if (value && strcmp(json_get_string(masked, "name", ""), id) == 0)
+        if (value && json_text_is(masked, "name", id))
             json_object_set(json_object_get(said, "env"), variable, value);
     }
     return json_equal(said, spec);
@@ -127,9 +119,7 @@ bool exchange_says(const struct exchange *ex, const char *id, const json_t *spec
 
 static int write_processes(struct plan *plan, struct tsk_error *err)
 {
-    const char *id;
-    json_t *spec;
-    json_object_foreach (plan->ex->processes, id, spec) {
+    json_each_pair (plan->ex->processes, id, spec) {
         const json_t *old = json_object_get(plan->old_processes, id);
         bool is_same = old && json_equal(old, spec);
         json_array_append_new(is_same ? plan->unchanged : old ? plan->updated : plan->created, json_string(id));
@@ -140,7 +130,7 @@ static int write_processes(struct plan *plan, struct tsk_error *err)
             return -1;
     }
     /* Only now, when all of them are there. */
-    json_object_foreach (plan->ex->processes, id, spec)
+    json_each_pair (plan->ex->processes, id, spec)
         if (proc_depend_check(plan->reg, id, spec, err) < 0) {
             if (err->code == TSK_INVALID_INPUT) /* a cycle, which has no one line */
                 error_add(err, "source", plan->from->name);
@@ -151,9 +141,7 @@ static int write_processes(struct plan *plan, struct tsk_error *err)
 
 static int write_templates(struct plan *plan, struct tsk_error *err)
 {
-    const char *name;
-    json_t *spec;
-    json_object_foreach (plan->ex->templates, name, spec) {
+    json_each_pair (plan->ex->templates, name, spec) {
         const json_t *old = json_object_get(plan->old_templates, name);
         if (!(old && json_equal(old, spec)) && template_put_row(plan->reg, name, spec, !old, err) < 0)
             return -1;
@@ -177,14 +165,12 @@ static int apply_in_transaction(struct plan *plan, bool is_replacing, struct tsk
 /* A directory without a row may be left of a removal that was cut short; a new process does not inherit it. */
 static int forget_orphans(struct proc_registry *reg, const json_t *processes, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *known CLEANUP_JSON = json_object(), *value;
-    const char *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL, *known CLEANUP_JSON = json_object();
     if (proc_ids(reg, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, value)
+    json_each (ids, i, value)
         json_object_set_new(known, json_string_value(value), json_true());
-    json_object_foreach ((json_t *)processes, id, value) {
+    json_each_key (processes, id) {
         struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
         if (json_object_get(known, id))
             continue;
@@ -197,9 +183,7 @@ static int forget_orphans(struct proc_registry *reg, const json_t *processes, st
 /* Which of the updated ones continue with what they were started with. */
 static void list_running(struct proc_registry *reg, const json_t *updated, json_t *ret)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach (updated, i, id) {
+    json_each (updated, i, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct tsk_error problem;
         if (proc_load(reg, json_string_value(id), &p, &problem) < 0)
@@ -212,15 +196,15 @@ static void list_running(struct proc_registry *reg, const json_t *updated, json_
 int exchange_apply(struct proc_registry *reg, const struct exchange_source *from, struct exchange *ex,
                    bool is_replacing, json_t **ret, struct tsk_error *err)
 {
-    struct plan plan CLEANUP(plan_clear) = {.reg = reg,
-                                            .from = from,
-                                            .ex = ex,
-                                            .old_processes = json_object(),
-                                            .old_templates = json_object(),
-                                            .created = json_array(),
-                                            .updated = json_array(),
-                                            .unchanged = json_array(),
-                                            .templates = json_array()};
+    struct plan plan CLEANUP(import_plan_clear) = {.reg = reg,
+                                                   .from = from,
+                                                   .ex = ex,
+                                                   .old_processes = json_object(),
+                                                   .old_templates = json_object(),
+                                                   .created = json_array(),
+                                                   .updated = json_array(),
+                                                   .unchanged = json_array(),
+                                                   .templates = json_array()};
     if (forget_orphans(reg, ex->processes, err) < 0 || db_begin(&reg->db, err) < 0)
         return -1;
     if (proc_commit(reg, apply_in_transaction(&plan, is_replacing, err), err) < 0)

@@ -127,8 +127,6 @@ static struct exchange_place own_place(const struct exchange_entry *entry, const
 static void read_entries(struct exchange_reader *r, const char *list_name, const json_t *list,
                          const struct yaml_node *node, bool is_template)
 {
-    const char *name;
-    json_t *input;
     if (!list || json_is_null(list))
         return;
     if (!json_is_object(list)) {
@@ -136,7 +134,7 @@ static void read_entries(struct exchange_reader *r, const char *list_name, const
                          "{web: {command: ./server}}");
         return;
     }
-    json_object_foreach ((json_t *)list, name, input) {
+    json_each_pair (list, name, input) {
         const struct yaml_node *at = yaml_get(node, name);
         struct exchange_entry entry = {.name = name,
                                        .is_template = is_template,
@@ -169,9 +167,7 @@ static void check_version(struct exchange_reader *r, const json_t *version, cons
 static void check_keys(struct exchange_reader *r, const json_t *root, const struct yaml_node *node)
 {
     static const char *const known[] = {"version", "secrets", "processes", "templates"};
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)root, key, value) {
+    json_each_key (root, key) {
         size_t i = 0;
         while (i < 4 && strcmp(known[i], key) != 0)
             i++;

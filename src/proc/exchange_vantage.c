@@ -67,9 +67,8 @@ static void vantage_read_record(struct exchange_reader *r, const char *name, con
         return;
     }
     plain_id(given, id, sizeof id);
-    json_t *input CLEANUP_JSON = json_object(), *value;
-    const char *key;
-    json_object_foreach ((json_t *)record, key, value) {
+    json_t *input CLEANUP_JSON = json_object();
+    json_each_pair (record, key, value) {
         if (word_is_in(key, taken_keys))
             json_object_set(input, key, value);
         else if (!word_is_in(key, state_keys) && !says_nothing(key, value, id))
@@ -82,9 +81,7 @@ static void vantage_read_record(struct exchange_reader *r, const char *name, con
 static void read_list(struct exchange_reader *r, const json_t *list, const struct yaml_node *node)
 {
     const struct yaml_node *at = node ? node->first : NULL;
-    size_t i;
-    json_t *record;
-    json_array_foreach (list, i, record) {
+    json_each (list, i, record) {
         vantage_read_record(r, NULL, record, at, exchange_place_of(at));
         at = at ? at->next : NULL;
     }
@@ -92,15 +89,13 @@ static void read_list(struct exchange_reader *r, const json_t *list, const struc
 
 void exchange_read_vantage(struct exchange_reader *r, const json_t *root, const struct yaml_node *node)
 {
-    const char *name;
-    json_t *record;
     r->has_secrets = true; /* Vantage masks nothing */
     if (json_is_array(root)) {
         read_list(r, root, node);
     } else if (json_object_get(root, "processes")) {
         read_list(r, json_object_get(root, "processes"), yaml_get(node, "processes"));
     } else {
-        json_object_foreach ((json_t *)root, name, record)
+        json_each_pair (root, name, record)
             vantage_read_record(r, name, record, yaml_get(node, name), exchange_place_of_key(yaml_get(node, name)));
     }
 }

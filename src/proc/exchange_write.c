@@ -17,7 +17,7 @@
 /* ---- YAML --------------------------------------------------------------------------------------------- */
 
 /* Conservative: nothing that any YAML takes for a number, a date, a boolean, or syntax. */
-static bool is_plain(const char *text)
+static bool scalar_is_plain(const char *text)
 {
     const char *first = text + (text[0] == '-') + (text[0] == '-' && text[1] == '-');
     if (strncmp(text, "./", 2) == 0)
@@ -30,7 +30,7 @@ static bool is_plain(const char *text)
 
 static void put_text(struct buf *b, const char *text)
 {
-    if (is_plain(text))
+    if (scalar_is_plain(text))
         buf_puts(b, text);
     else
         yaml_put_quoted(b, text);
@@ -43,7 +43,7 @@ static void put_indent(struct buf *b, int depth)
 
 static void put_node(struct buf *b, const json_t *value, int depth);
 
-static void put_key(struct buf *b, const char *key, int depth)
+static void yaml_put_key(struct buf *b, const char *key, int depth)
 {
     struct buf written CLEANUP(buf_clear) = BUF_INIT;
     put_text(&written, key);
@@ -58,25 +58,21 @@ static void put_key(struct buf *b, const char *key, int depth)
 
 static void put_map(struct buf *b, const json_t *map, int depth)
 {
-    const char *key;
-    json_t *value;
     if (json_object_size(map) == 0)
         buf_puts(b, " {}");
-    json_object_foreach ((json_t *)map, key, value) {
+    json_each_pair (map, key, value) {
         if (depth || b->len)
             put_indent(b, depth);
-        put_key(b, key, depth);
+        yaml_put_key(b, key, depth);
         put_node(b, value, depth);
     }
 }
 
-static void put_list(struct buf *b, const json_t *list, int depth)
+static void yaml_put_list(struct buf *b, const json_t *list, int depth)
 {
-    size_t i;
-    json_t *value;
     if (json_array_size(list) == 0)
         buf_puts(b, " []");
-    json_array_foreach (list, i, value) {
+    json_each (list, i, value) {
         put_indent(b, depth);
         buf_puts(b, "-");
         put_node(b, value, depth);
@@ -89,7 +85,7 @@ static void put_node(struct buf *b, const json_t *value, int depth)
     if (json_is_object(value)) {
         put_map(b, value, depth + 1);
     } else if (json_is_array(value)) {
-        put_list(b, value, depth + 1);
+        yaml_put_list(b, value, depth + 1);
     } else {
         buf_puts(b, " ");
         if (json_is_string(value))
@@ -113,9 +109,8 @@ static void mask_secrets(const char *name, json_t *spec, json_t *masked)
     json_t *env = json_object_get(spec, "env");
     if (!env)
         return;
-    json_t *hidden = proc_env_masked(env), *value;
-    const char *variable;
-    json_object_foreach (hidden, variable, value)
+    json_t *hidden = proc_env_masked(env);
+    json_each_pair (hidden, variable, value)
         if (!json_equal(value, json_object_get(env, variable)))
             json_array_append_new(masked, json_sprintf("%s.%s", name, variable));
     json_object_set_new(spec, "env", hidden);
@@ -188,11 +183,10 @@ static int add_process(struct proc_registry *reg, const char *id, json_t *list, 
 static int add_processes(struct proc_registry *reg, const json_t *wanted, json_t *list, json_t *masked,
                          struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     if (!wanted && proc_ids(reg, &ids, err) < 0)
         return -1;
-    json_array_foreach (wanted ? wanted : ids, i, id)
+    json_each (wanted ? wanted : ids, i, id)
         if (add_process(reg, json_string_value(id), list, masked, err) < 0) {
             bool was_removed_meanwhile = !wanted && err->code == TSK_PROCESS_NOT_FOUND;
             if (!was_removed_meanwhile)
@@ -203,11 +197,10 @@ static int add_processes(struct proc_registry *reg, const json_t *wanted, json_t
 
 static int add_templates(struct proc_registry *reg, json_t *list, json_t *masked, struct tsk_error *err)
 {
-    json_t *specs CLEANUP_JSON = NULL, *spec;
-    const char *name;
+    json_t *specs CLEANUP_JSON = NULL;
     if (template_specs(reg, &specs, err) < 0)
         return -1;
-    json_object_foreach (specs, name, spec)
+    json_each_pair (specs, name, spec)
         add_exchange_entry(reg->ws->root, list, name, spec, masked);
     return 0;
 }

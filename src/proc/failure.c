@@ -70,9 +70,8 @@ static bool mark_failure(int dir, int64_t n)
 /* The end of start n, if it is a failure that nobody asked for. Owned; NULL: it is none. */
 static json_t *failed_end(const struct proc *p, int64_t n)
 {
-    json_t *exits CLEANUP_JSON = proc_last_exits(p), *one;
-    size_t i;
-    json_array_foreach (exits, i, one) {
+    json_t *exits CLEANUP_JSON = proc_last_exits(p);
+    json_each (exits, i, one) {
         const char *by = json_get_string(one, "by", "");
         bool is_own = strcmp(by, "stop") != 0 && strcmp(by, "signal") != 0;
         if (json_get_int(one, "run", 0) == n && is_own && json_get_int(one, "exit_code", 0) != 0)

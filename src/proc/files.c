@@ -1,6 +1,9 @@
 #include "proc/files.h"
 
+#include "base/clock.h"
+#include "base/ident.h"
 #include "base/listing.h"
+#include "base/word.h"
 #include "hold/protocol.h"
 
 #include <errno.h>
@@ -34,11 +37,6 @@ void proc_mark(int dir, char mark[PROC_MARK_SIZE])
 
 /* ---- locks -------------------------------------------------------------------------------------------------- */
 
-static void pause_ms(int64_t ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 /* Retries, first at once and then every few milliseconds: these locks are held only for a moment. */
 static int lock_within(int fd, off_t start, int64_t wait_ms)
 {
@@ -50,27 +48,14 @@ static int lock_within(int fd, off_t start, int64_t wait_ms)
             return -1;
         if (clock_now().boot_ms >= deadline)
             return errno = EAGAIN, -1;
-        pause_ms(pause ? pause : 1);
+        clock_nap(pause ? pause : 1);
     }
 }
 
 /* One byte per id; two ids that share one only wait for each other. */
 static off_t guard_byte(const char *id)
 {
-    uint64_t hash = 14695981039346656037u;
-    for (; *id; id++)
-        hash = (hash ^ (unsigned char)*id) * 1099511628211u;
-    return (off_t)(hash >> 2);
-}
-
-static void block_stopping(sigset_t *saved)
-{
-    sigset_t stopping;
-    sigemptyset(&stopping);
-    sigaddset(&stopping, SIGTSTP);
-    sigaddset(&stopping, SIGINT);
-    sigaddset(&stopping, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &stopping, saved);
+    return (off_t)(text_hash(HASH_BEGIN, id) >> 2);
 }
 
 int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, struct proc_guard *guard,
@@ -80,7 +65,7 @@ int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, s
     int fd CLEANUP_FD = fs->openat(reg->dir, PROC_GUARD_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return fs_error(err, "open", reg->dir, PROC_GUARD_NAME);
-    block_stopping(&guard->saved);
+    signals_hold(&guard->saved);
     if (lock_within(fd, guard_byte(id), is_trying ? 0 : PROC_GUARD_WAIT_MS) == 0) {
         guard->fd = fd;
         fd = -1;
@@ -176,7 +161,7 @@ int proc_want_write(int dir, const struct proc_want *want, struct tsk_error *err
 
 /* ---- starts and their end ------------------------------------------------------------------------------------ */
 
-static void copy_text(const json_t *object, const char *key, char *text, size_t size)
+static void record_copy_text(const json_t *object, const char *key, char *text, size_t size)
 {
     snprintf(text, size, "%s", json_get_string(object, key, ""));
 }
@@ -186,7 +171,7 @@ static void read_identity(const json_t *record, const json_t *process, struct pr
     *ret = (struct proc_id){.pid = (pid_t)json_get_int(process, "pid", 0),
                             .start_ticks = (uint64_t)json_get_int(process, "start_ticks", 0),
                             .pid_ns = (uint64_t)json_get_int(record, "pid_ns", 0)};
-    copy_text(record, "boot_id", ret->boot_id, sizeof ret->boot_id);
+    record_copy_text(record, "boot_id", ret->boot_id, sizeof ret->boot_id);
 }
 
 static void read_start(const json_t *record, struct proc_status *ret)
@@ -195,8 +180,8 @@ static void read_start(const json_t *record, struct proc_status *ret)
     ret->started_at_ms = json_get_int(record, "started_at_ms", 0);
     ret->stdout_offset = json_get_int(record, "stdout_offset", 0);
     ret->stderr_offset = json_get_int(record, "stderr_offset", 0);
-    copy_text(record, "start_id", ret->start_id, sizeof ret->start_id);
-    copy_text(record, "log", ret->log, sizeof ret->log);
+    record_copy_text(record, "start_id", ret->start_id, sizeof ret->start_id);
+    record_copy_text(record, "log", ret->log, sizeof ret->log);
 }
 
 static void read_end(const json_t *record, struct proc_status *ret)
@@ -206,12 +191,12 @@ static void read_end(const json_t *record, struct proc_status *ret)
     ret->retries = json_get_int(record, "retries", 0);
     ret->next_start_ms = json_get_int(record, "next_start_ms", 0);
     ret->is_adopted = json_get_bool(record, "adopted", false);
-    copy_text(record, "phase", ret->phase, sizeof ret->phase);
+    record_copy_text(record, "phase", ret->phase, sizeof ret->phase);
     ret->has_ended = json_is_object(end);
     ret->raw_status = (int)json_get_int(end, "status", -1);
     ret->stopped_at_ms = json_get_int(end, "stopped_at_ms", 0);
-    copy_text(end, "by", ret->by, sizeof ret->by);
-    copy_text(end, "reason", ret->reason, sizeof ret->reason);
+    record_copy_text(end, "by", ret->by, sizeof ret->by);
+    record_copy_text(end, "reason", ret->reason, sizeof ret->reason);
 }
 
 /* 1 and the object; 0 if there is no such file, or nothing in it that can be read. */
@@ -238,7 +223,7 @@ int proc_status_read(int dir, struct proc_status *ret, struct tsk_error *err)
     struct stat st;
     int found = read_record_file(dir, HOLD_STATUS_NAME, &record, err);
     if (found == 0 && fs->fstatat(dir, HOLD_STATUS_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-        pause_ms(1); /* on a full disk it is overwritten (R1 of hold/record.c) */
+        clock_nap(1); /* on a full disk it is overwritten (R1 of hold/record.c) */
         found = read_record_file(dir, HOLD_STATUS_NAME, &record, err);
     }
     if (found != 1)

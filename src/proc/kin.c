@@ -27,11 +27,7 @@ void kin_keys_clear(struct kin_keys *keys)
 
 static char *key_new(struct kin_keys *keys, size_t owner)
 {
-    if (keys->count == keys->room) {
-        keys->room = keys->room ? keys->room * 2 : 16;
-        keys->list = realloc(keys->list, keys->room * sizeof *keys->list);
-        BUG(!keys->list);
-    }
+    LIST_GROW(keys->list, keys->count, keys->room, 16);
     struct kin_key *key = &keys->list[keys->count++];
     key->owner = owner;
     return key->text;
@@ -199,11 +195,7 @@ static void list_add(struct kin_list *list, size_t owner, pid_t pid)
     struct kin one = {.owner = owner};
     if (kin_is_holder(pid) || proc_id_of(pid, &one.id) < 0)
         return;
-    if (list->count == list->room) {
-        list->room = list->room ? list->room * 2 : 64;
-        list->list = realloc(list->list, list->room * sizeof *list->list);
-        BUG(!list->list);
-    }
+    LIST_GROW(list->list, list->count, list->room, 64);
     list->list[list->count++] = one;
 }
 

@@ -99,11 +99,9 @@ static void put_policy(struct words *argv, const json_t *spec)
 
 static void put_command_words(struct words *argv, const json_t *spec)
 {
-    size_t i;
-    json_t *arg;
     words_add(argv, "--");
     words_add(argv, json_get_string(spec, "command", ""));
-    json_array_foreach (json_object_get(spec, "args"), i, arg)
+    json_each (json_object_get(spec, "args"), i, arg)
         words_add(argv, json_string_value(arg));
 }
 
@@ -165,16 +163,14 @@ static void drop_foreign(struct words *env)
 
 static void put_env(struct words *env, const struct proc *p, const char *start_id)
 {
-    const char *key;
     char mark[PROC_MARK_SIZE];
-    json_t *value;
     for (char **at = environ; *at; at++)
         words_add(env, *at);
     drop_foreign(env);
     const char *term = getenv("TERM");
     if (proc_spec_log(p->spec) == PROC_LOG_TTY && (!term || !*term || strcmp(term, "dumb") == 0))
         words_set(env, "TERM", TTY_TERM);
-    json_object_foreach (json_object_get(p->spec, "env"), key, value)
+    json_each_pair (json_object_get(p->spec, "env"), key, value)
         words_set(env, key, json_string_value(value));
     words_set(env, HOLD_ENV_ID, p->id);
     words_set(env, HOLD_ENV_START, start_id);

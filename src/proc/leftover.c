@@ -1,5 +1,6 @@
 #include "proc/leftover.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "hold/protocol.h"
 #include "proc/kin.h"
@@ -130,7 +131,7 @@ void leftovers_end_many(const struct proc *list, size_t count, int64_t grace_ms,
         if (!end_pass(list, count, number, waited > grace_ms + KILL_WAIT_MS, results))
             return;
         is_told = true;
-        nanosleep(&(struct timespec){.tv_nsec = GONE_LOOK_MS * 1000000}, NULL);
+        clock_nap(GONE_LOOK_MS);
     }
 }
 

@@ -170,7 +170,6 @@ enum listener listener_of(const struct proc *p, const union address *address)
     struct kin_list kin CLEANUP(kin_list_clear) = {.count = 0};
     struct sockets sockets;
     struct tsk_error ignored; /* LISTENER_UNSEEN says it */
-    char who[16];
     if (kin_of_start(p, &kin, &ignored) < 0)
         return LISTENER_UNSEEN;
     find_sockets("self", address, &sockets);
@@ -178,7 +177,7 @@ enum listener listener_of(const struct proc *p, const union address *address)
         return sockets_judge(&kin, &sockets);
     /* Nobody here: a process with a network of its own is reached at an address of that. */
     for (size_t i = 0; i < kin.count; i++) {
-        snprintf(who, sizeof who, "%d", (int)kin.list[i].id.pid);
+        const char *who = DIGITS(kin.list[i].id.pid);
         uint64_t network = network_of(who);
         if (!network || network == network_of("self"))
             continue;

@@ -5,6 +5,7 @@
  * what is not needed of a long file is not read. */
 #include "proc/log.h"
 #include "base/fs.h"
+#include "base/word.h"
 #include "proc/files.h"
 #include "proc/log_pattern.h"
 #include "proc/log_text.h"
@@ -99,7 +100,7 @@ static void run_take_fact(struct log_run *run, const json_t *fact, int64_t n, bo
 {
     int64_t number = json_get_int(fact, "n", 0);
     int64_t at[2] = {json_get_int(fact, "stdout_offset", -1), json_get_int(fact, "stderr_offset", -1)};
-    if (strcmp(json_get_string(fact, "what", ""), "started") != 0 || at[0] < 0 || at[1] < 0)
+    if (!json_text_is(fact, "what", "started") || at[0] < 0 || at[1] < 0)
         return;
     if (number == n) {
         memcpy(run->from, at, sizeof at);
@@ -114,13 +115,9 @@ static void run_take_fact(struct log_run *run, const json_t *fact, int64_t n, bo
 
 static int run_unknown(const struct proc *p, int64_t n, struct tsk_error *err)
 {
-    char number[24], newest[24];
-    snprintf(number, sizeof number, "%lld", (long long)n);
-    snprintf(newest, sizeof newest, "%lld", (long long)p->view.n);
-    error_set(err, TSK_INVALID_INPUT, p->view.n ? "log_run_unknown" : "log_run_none", "id", p->id, "value", number,
-              "newest", newest, NULL);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    error_set(err, TSK_INVALID_INPUT, p->view.n ? "log_run_unknown" : "log_run_none", "id", p->id, "value", DIGITS(n),
+              "newest", DIGITS(p->view.n), NULL);
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 static int run_find(const struct proc *p, int64_t n, struct log_run *run, struct tsk_error *err)
@@ -132,12 +129,11 @@ static int run_find(const struct proc *p, int64_t n, struct log_run *run, struct
     if (n > newest || p->dir < 0)
         return run_unknown(p, n, err);
     do {
-        json_t *facts CLEANUP_JSON = NULL, *fact;
-        size_t i;
+        json_t *facts CLEANUP_JSON = NULL;
         before = next;
         if (proc_history_read(p->dir, next, &facts, &next, err) < 0)
             return -1;
-        json_array_foreach (facts, i, fact)
+        json_each (facts, i, fact)
             run_take_fact(run, fact, n, &is_found);
     } while (next > before);
     return is_found ? 0 : run_unknown(p, n, err);

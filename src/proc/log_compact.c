@@ -32,7 +32,7 @@ enum {
 
 static int copy_bytes(const struct log_source *source, int64_t from, int to)
 {
-    char *block = malloc(COPY_SIZE);
+    char *block CLEANUP_FREE = malloc(COPY_SIZE);
     int result = block ? 0 : -1;
     ssize_t n;
     for (int64_t at = from; result == 0 && at < source->end; at += n) {
@@ -41,12 +41,11 @@ static int copy_bytes(const struct log_source *source, int64_t from, int to)
             errno = EIO; /* it was cut meanwhile: leave it alone */
         result = n <= 0 ? -1 : fs_write_all(to, block, (size_t)n);
     }
-    free(block);
     return result < 0 || fs->fdatasync(to) < 0 ? -1 : 0;
 }
 
 /* C2. The times of what was written after the newest record are not made younger by it. */
-static int add_record(int process_dir, const char *path, struct log_source *source, int64_t base, uint64_t inode)
+static int index_add_record(int process_dir, const char *path, struct log_source *source, int64_t base, uint64_t inode)
 {
     struct hold_index record = {
         .time_ms = log_source_time(source, source->end), .offset = source->end, .base = base, .inode = inode};
@@ -74,7 +73,7 @@ static int replace_log(int process_dir, int log_dir, const char *name, struct lo
         return -1;
     snprintf(path, sizeof path, "%s.idx", name);
     int result = copy_bytes(source, from, fd) < 0 || fs->fstat(fd, &st) < 0 ||
-                         add_record(process_dir, path, source, from, st.st_ino) < 0 ||
+                         index_add_record(process_dir, path, source, from, st.st_ino) < 0 ||
                          fs_publish(fd, private, log_dir, new) < 0
                      ? -1
                      : 0;
@@ -154,11 +153,9 @@ static int shorten_index(int process_dir, const char *name)
     struct log_source source CLEANUP(log_source_clear);
     if (log_source_open(&source, process_dir, name, LOG_STDOUT) < 0)
         return -1;
-    struct hold_index *records = malloc((COUNT + 1) * sizeof *records);
+    struct hold_index *records CLEANUP_FREE = malloc((COUNT + 1) * sizeof *records);
     size_t count = records ? collect_records(&source, records, COUNT) : 0;
-    int result = count ? fs_replace_file(process_dir, path, 0600, records, count * sizeof *records) : 0;
-    free(records);
-    return result;
+    return count ? fs_replace_file(process_dir, path, 0600, records, count * sizeof *records) : 0;
 }
 
 /* The last bytes of the history, from `text` on. */

@@ -83,7 +83,7 @@ static int end_group(const struct spawn *s)
     return status;
 }
 
-static void say_end(struct probe_try *t, int status, const struct output *output)
+static void probe_say_end(struct probe_try *t, int status, const struct output *output)
 {
     size_t len;
     const char *line = output_last_line(output, &len);
@@ -114,7 +114,7 @@ static int run_command(struct probe_try *t, char *const *argv, int64_t deadline_
         status = end_group(&s);
         output_drain(&output);
         if (result > 0)
-            say_end(t, status, &output);
+            probe_say_end(t, status, &output);
         else
             try_say(t, "%s: did not end in time", argv[0]);
         fs_close(&s.pidfd);
@@ -127,12 +127,11 @@ static int run_command(struct probe_try *t, char *const *argv, int64_t deadline_
 int try_command(struct probe_try *t, int64_t deadline_ms)
 {
     size_t count = json_array_size(t->probe.argv);
-    char **argv = calloc(count + 1, sizeof *argv);
+    char **argv CLEANUP_FREE = calloc(count + 1, sizeof *argv);
     for (size_t i = 0; argv && i < count; i++)
         argv[i] = (char *)json_string_value(json_array_get(t->probe.argv, i));
     int result = 0;
     if (argv && count)
         result = run_command(t, argv, deadline_ms);
-    free(argv);
     return result;
 }

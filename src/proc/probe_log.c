@@ -46,7 +46,7 @@ struct look {
     int64_t partial; /* where a line begins that is not finished yet, or -1 */
 };
 
-static bool look_at_line(void *data, const struct log_line *line)
+static bool probe_look_at_line(void *data, const struct log_line *line)
 {
     struct look *look = data;
     bool has_return = line->len && line->text[line->len - 1] == '\r';
@@ -74,7 +74,7 @@ static int look_at_stream(struct probe_try *t, enum log_stream stream, int64_t d
                                   .strip_ansi = true};
         int64_t next[2] = {-1, -1}, *cursor = &t->cursor[stream];
         query.cursor[stream] = *cursor;
-        if (log_read(t->p, &query, look_at_line, &look, next, &err) < 0)
+        if (log_read(t->p, &query, probe_look_at_line, &look, next, &err) < 0)
             return 0;
         int64_t before = *cursor;
         *cursor = look.partial >= 0 ? look.partial : next[stream] > before ? next[stream] : before;

@@ -163,9 +163,7 @@ int proc_reconcile(struct proc_registry *reg, struct proc *p, bool is_guarded, s
 
 static json_t *time_json(int64_t wall_ms)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(wall_ms, text);
-    return json_string(text);
+    return json_string(TIME_EXACT(wall_ms));
 }
 
 json_t *proc_state_json(const struct proc_view *view)
@@ -229,8 +227,8 @@ static void put_actor(struct buf *b, const struct proc *p, const json_t *fact)
 {
     struct who who;
     int64_t n;
-    bool is_start = strcmp(json_get_string(fact, "what", ""), "started") == 0;
-    bool is_stop = strcmp(json_get_string(fact, "by", ""), "stop") == 0;
+    bool is_start = json_text_is(fact, "what", "started");
+    bool is_stop = json_text_is(fact, "by", "stop");
     if ((is_start || is_stop) && proc_actor_read(p->dir, is_start ? PROC_STARTED_BY : PROC_STOPPED_BY, &who, &n) &&
         n == json_get_int(fact, "n", 0))
         who_put(b, &who);
@@ -269,9 +267,7 @@ static int put_facts(struct proc_registry *reg, struct proc *p, int64_t *ret_nex
     json_t *facts CLEANUP_JSON = NULL;
     if (proc_history_read(p->dir, p->history_offset, &facts, ret_next, err) < 0)
         return -1;
-    size_t i;
-    json_t *fact;
-    json_array_foreach (facts, i, fact) {
+    json_each (facts, i, fact) {
         int64_t n = json_get_int(fact, "n", 0);
         if (n > p->exit_run && is_end_of(fact, n))
             p->exit_run = n;
@@ -291,13 +287,12 @@ int proc_tell_exit(struct proc *p, const struct proc_status *status, struct tsk_
 {
     char rest[256];
     int64_t next;
-    size_t i;
-    json_t *facts CLEANUP_JSON = NULL, *fact;
+    json_t *facts CLEANUP_JSON = NULL;
     if (!status->has_ended || status->n <= p->exit_run)
         return 0;
     if (proc_history_read(p->dir, p->history_offset, &facts, &next, err) < 0)
         return -1;
-    json_array_foreach (facts, i, fact)
+    json_each (facts, i, fact)
         if (is_end_of(fact, status->n))
             return 0;
     struct now then = {.wall_ms = status->stopped_at_ms};

@@ -18,15 +18,6 @@
 #define LAST_EXITS     5
 #define HISTORY_WINDOW 8192
 
-static json_t *time_or_null(int64_t wall_ms)
-{
-    char text[TIME_TEXT_MAX];
-    if (wall_ms <= 0)
-        return json_null();
-    time_format_exact(wall_ms, text);
-    return json_string(text);
-}
-
 static json_t *raw_status_json(int raw)
 {
     if (raw == -1)
@@ -62,7 +53,7 @@ static json_t *exit_json(int64_t n, int raw, const char *by, int64_t time_ms)
     json_object_set(entry, "raw_status", status);
     if (json_object_get(status, "signal"))
         json_object_set(entry, "signal", json_object_get(status, "signal"));
-    json_object_set_new(entry, "stopped_at", time_or_null(time_ms));
+    json_object_set_new(entry, "stopped_at", json_of_time(time_ms));
     json_object_set_new(entry, "by", json_string(by));
     return entry;
 }
@@ -96,14 +87,13 @@ json_t *proc_last_exits(const struct proc *p)
 json_t *proc_starts_since(const struct proc *p, int64_t n)
 {
     struct tsk_error ignored; /* then nothing is known of them */
-    json_t *facts CLEANUP_JSON = NULL, *list = json_array(), *fact;
+    json_t *facts CLEANUP_JSON = NULL, *list = json_array();
     int64_t next, read = p->history_offset;
-    size_t i;
     if (p->dir < 0 ||
         proc_history_read(p->dir, read > HISTORY_WINDOW ? read - HISTORY_WINDOW : 0, &facts, &next, &ignored) < 0)
         return list;
-    json_array_foreach (facts, i, fact)
-        if (strcmp(json_get_string(fact, "what", ""), "started") == 0 && json_get_int(fact, "n", 0) > n)
+    json_each (facts, i, fact)
+        if (json_text_is(fact, "what", "started") && json_get_int(fact, "n", 0) > n)
             json_array_append(list, fact);
     return list;
 }
@@ -128,7 +118,7 @@ static void put_state(json_t *record, const struct proc_view *view)
     if (view->state == PROC_FAILED)
         json_object_set_new(record, "error", json_string(view->error));
     if (view->next_start_ms)
-        json_object_set_new(record, "next_start_at", time_or_null(view->next_start_ms));
+        json_object_set_new(record, "next_start_at", json_of_time(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
     if (view->has_usage)
@@ -190,14 +180,14 @@ static void record_look_at_place(struct proc_registry *reg, const char *dir)
         free(top);
 }
 
-static const char *place_of(const struct proc_registry *reg, const struct proc *p)
+static const char *record_place_of(const struct proc_registry *reg, const struct proc *p)
 {
     return json_get_string(p->spec, "cwd", reg->ws->root);
 }
 
 const char *proc_other_worktree(struct proc_registry *reg, const struct proc *p)
 {
-    record_look_at_place(reg, place_of(reg, p));
+    record_look_at_place(reg, record_place_of(reg, p));
     return reg->place.top;
 }
 
@@ -234,8 +224,8 @@ json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
                   "args", json_object_get(p->spec, "args"), "env", proc_env_masked(json_object_get(p->spec, "env")),
                   "cwd", json_object_get(p->spec, "cwd"), "state", record_state(p), "auto_start_on_restore",
                   json_object_get(p->spec, "auto_start_on_restore"));
-    json_object_set_new(record, "created_at", time_or_null(p->created_at_ms));
-    json_object_set_new(record, "updated_at", time_or_null(p->updated_at_ms));
+    json_object_set_new(record, "created_at", json_of_time(p->created_at_ms));
+    json_object_set_new(record, "updated_at", json_of_time(p->updated_at_ms));
     put_state(record, &p->view);
     if (p->view.state == PROC_RUNNING && p->view.started_at_ms && p->updated_at_ms > p->view.started_at_ms)
         json_object_set_new(record, "needs_restart", json_true()); /* it runs with what it was before */
@@ -271,7 +261,7 @@ int proc_overview(struct tsk_workspace *ws, size_t most, json_t **ret, size_t *r
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
-static bool has_changed(const struct proc *p)
+static bool record_has_changed(const struct proc *p)
 {
     struct proc_stamp now[2];
     proc_stamps(p->dir, now);
@@ -301,7 +291,7 @@ int proc_wait_change(const struct proc *p, int64_t timeout_ms, struct tsk_error 
     /* A child that ended before we looked will be in the record at once; and what changed before the watch was there is in
      * the stamps. */
     for (;;) {
-        if (has_changed(p))
+        if (record_has_changed(p))
             return 1;
         int64_t left = deadline == INT64_MAX ? 1000 : deadline - clock_now().boot_ms;
         if (left <= 0)

@@ -312,8 +312,7 @@ int proc_not_found(struct proc_registry *reg, const char *id, struct tsk_error *
         }
         free(names);
     }
-    error_add_next(err, "tasuki proc list");
-    return -1;
+    return error_add_next(err, "tasuki proc list");
 }
 
 /* ---- changes --------------------------------------------------------------------------------------------------- */
@@ -370,8 +369,7 @@ int proc_insert_row(struct proc_registry *reg, const char *id, const json_t *spe
     if (db_changes(&reg->db) == 0) {
         error_set(err, TSK_PROCESS_ALREADY_EXISTS, NULL, "id", id, NULL);
         error_add_next(err, "tasuki proc status %s", id);
-        error_add_next(err, "tasuki proc update %s …", id);
-        return -1;
+        return error_add_next(err, "tasuki proc update %s …", id);
     }
     if (db_exec(&reg->db, err, "UPDATE process SET created_by = ?2 WHERE id = ?1", DB_TEXT(id),
                 DB_TEXT(who_current_text())) < 0)
@@ -455,18 +453,15 @@ int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, s
     return result;
 }
 
-static int check_expected(struct proc_registry *reg, const char *id, int64_t expected, struct tsk_error *err)
+static int process_check_expected(struct proc_registry *reg, const char *id, int64_t expected, struct tsk_error *err)
 {
     struct proc current CLEANUP(proc_clear) = {.dir = -1};
     if (proc_find(reg, id, &current, err) < 0)
         return -1;
     if (expected < 0 || expected == current.updated_at_ms)
         return 0;
-    char found[TIME_TEXT_MAX];
-    time_format_exact(current.updated_at_ms, found);
-    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", found, NULL);
-    error_add_next(err, "tasuki proc status %s", id);
-    return -1;
+    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", TIME_EXACT(current.updated_at_ms), NULL);
+    return error_add_next(err, "tasuki proc status %s", id);
 }
 
 int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, int64_t expected_updated_at_ms,
@@ -475,7 +470,7 @@ int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, i
     struct proc_guard guard CLEANUP(proc_guard_drop) = PROC_GUARD_INIT;
     if (proc_guard_take(reg, id, false, &guard, err) < 0 || db_begin(&reg->db, err) < 0)
         return -1;
-    int result = check_expected(reg, id, expected_updated_at_ms, err);
+    int result = process_check_expected(reg, id, expected_updated_at_ms, err);
     if (result == 0)
         result = proc_update_row(reg, id, spec, err);
     return proc_commit(reg, result, err);

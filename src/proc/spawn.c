@@ -166,7 +166,7 @@ static int place_descriptors(const struct spawn *s)
     return 0;
 }
 
-static int child_run(void *arg)
+static int spawn_child_run(void *arg)
 {
     struct child *child = arg;
     struct spawn *s = child->spawn;
@@ -260,7 +260,7 @@ int spawn_run(struct spawn *s)
     int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (s->no_pidfd ? 0 : CLONE_PIDFD);
     char *top = is_borrowed ? s->stack : stack + size;
     STACK_FORGET(top, SPAWN_STACK_SIZE);
-    pid_t pid = fs->clone(child_run, top, flags, &child, &s->pidfd);
+    pid_t pid = fs->clone(spawn_child_run, top, flags, &child, &s->pidfd);
     int number = errno;
     sigprocmask(SIG_SETMASK, &before, NULL);
     STACK_FORGET(top, SPAWN_STACK_SIZE);

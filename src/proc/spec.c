@@ -105,7 +105,7 @@ static json_t *make_word(struct spec_maker *m, const char *path, const json_t *v
     if (!json_is_string(value))
         return spec_problem(m, "param_type", path, value, "string");
     if (json_string_length(value) > SPEC_WORD_MAX)
-        return spec_problem(m, "param_too_long", path, value, "131071");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(SPEC_WORD_MAX));
     if (strlen(json_string_value(value)) != json_string_length(value))
         return spec_problem(m, "spec_nul", path, NULL, "");
     return json_string(json_string_value(value));
@@ -115,12 +115,11 @@ json_t *spec_make_words(struct spec_maker *m, const char *path, const json_t *va
 {
     if (!json_is_array(value))
         return spec_problem(m, "param_type", path, value, "array of strings");
-    json_t *words = json_array(), *item;
+    json_t *words = json_array();
     unsigned before = m->problem_count;
-    size_t i;
-    json_array_foreach (value, i, item) {
-        char item_path[SPEC_PATH_MAX], number[24];
-        snprintf(number, sizeof number, "%zu", i);
+    json_each (value, i, item) {
+        char item_path[SPEC_PATH_MAX];
+        const char *number = DIGITS(i);
         spec_path(item_path, path, number);
         json_array_append_new(words, make_word(m, item_path, item));
     }
@@ -161,7 +160,7 @@ static json_t *make_cwd(struct spec_maker *m, const char *path, const json_t *va
     const char *base = is_below ? m->cwd_base : "", *slash = is_below && cwd[0] ? "/" : "";
     char whole[PATH_MAX];
     if (snprintf(whole, sizeof whole, "%s%s%s", base, slash, cwd) >= (int)sizeof whole)
-        return spec_problem(m, "param_too_long", path, value, "4095");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(PATH_MAX - 1));
     return json_string(whole);
 }
 
@@ -181,10 +180,9 @@ static json_t *make_map(struct spec_maker *m, const char *path, const json_t *va
     size_t count = json_object_size(value), n = 0;
     const char **names = calloc(count + 1, sizeof *names);
     BUG(!names);
-    const char *name;
-    json_t *member, *map = json_object();
+    json_t *map = json_object();
     unsigned before = m->problem_count;
-    json_object_foreach ((json_t *)value, name, member)
+    json_each_key (value, name)
         names[n++] = name;
     qsort(names, n, sizeof *names, compare_names);
     for (size_t i = 0; i < n; i++) {
@@ -205,7 +203,7 @@ static json_t *make_variable(struct spec_maker *m, const char *path, const char 
     json_t *word = make_word(m, path, value);
     if (word && strlen(name) + 1 + json_string_length(word) > SPEC_WORD_MAX) {
         json_free(&word);
-        return spec_problem(m, "param_too_long", path, value, "131071");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(SPEC_WORD_MAX));
     }
     return word;
 }
@@ -321,11 +319,9 @@ static void refuse_key(struct spec_maker *m, const char *name, const char *const
 static void refuse_unknown_keys(struct spec_maker *m, const json_t *input)
 {
     const char *known[SPEC_KEY_COUNT];
-    const char *name;
-    json_t *value;
     for (size_t i = 0; i < SPEC_KEY_COUNT; i++)
         known[i] = keys[i].name;
-    json_object_foreach ((json_t *)input, name, value) {
+    json_each_key (input, name) {
         size_t i = 0;
         while (i < SPEC_KEY_COUNT && strcmp(known[i], name) != 0)
             i++;
@@ -339,12 +335,10 @@ static void check_whole(struct spec_maker *m, const json_t *spec)
 {
     const json_t *first = json_object_get(spec, "backoff_ms"), *cap = json_object_get(spec, "backoff_max_ms");
     if (json_integer_value(cap) < json_integer_value(first)) {
-        char want[32];
-        snprintf(want, sizeof want, "%lld", (long long)json_integer_value(first));
-        spec_problem(m, "spec_backoff", "backoff_max_ms", cap, want);
+        spec_problem(m, "spec_backoff", "backoff_max_ms", cap, DIGITS(json_integer_value(first)));
     }
     if (json_dumpb(spec, NULL, 0, JSON_COMPACT) > SPEC_SIZE_MAX)
-        spec_problem(m, "spec_too_large", "command", NULL, "1048576");
+        spec_problem(m, "spec_too_large", "command", NULL, DIGITS(SPEC_SIZE_MAX));
 }
 
 int proc_spec_make_all(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,

@@ -65,9 +65,8 @@ bool proc_env_is_secret(const char *name, const char *value)
 
 json_t *proc_env_masked(const json_t *env)
 {
-    json_t *masked = json_object(), *value;
-    const char *name;
-    json_object_foreach ((json_t *)env, name, value) {
+    json_t *masked = json_object();
+    json_each_pair (env, name, value) {
         const char *text = json_string_value(value);
         bool is_secret = text && proc_env_is_secret(name, text);
         json_object_set_new(masked, name, is_secret ? json_string("***") : json_deep_copy(value));

@@ -1,4 +1,5 @@
 /* Probes: the string of the command line and the object become one object; then each member is checked. */
+#include "base/word.h"
 #include "proc/spec.h"
 #include "proc/spec_make.h"
 
@@ -89,9 +90,7 @@ static json_t *probe_unfold(struct spec_maker *m, const char *key, const json_t 
     json_t *probe = json_is_string(text) ? probe_expand(json_string_value(text)) : NULL;
     if (!probe)
         return spec_problem(m, "spec_probe", key, text ? text : value, "log:REGEX, port:N, http://…, exec:CMD, notify");
-    const char *name;
-    json_t *member;
-    json_object_foreach ((json_t *)value, name, member)
+    json_each_pair (value, name, member)
         if (strcmp(name, "probe") != 0)
             json_object_set(probe, name, member);
     return probe;
@@ -127,7 +126,7 @@ static json_t *make_text(struct spec_maker *m, const char *path, const json_t *v
     if (json_string_length(value) == 0)
         return spec_problem(m, "param_empty", path, value, "");
     if (json_string_length(value) > PROBE_TEXT_MAX)
-        return spec_problem(m, "param_too_long", path, value, "4096");
+        return spec_problem(m, "param_too_long", path, value, DIGITS(PROBE_TEXT_MAX));
     return json_string(json_string_value(value));
 }
 
@@ -224,11 +223,9 @@ static size_t count_kinds(const json_t *probe)
 /* A probe without a kind changes the timing of the one that there is. */
 static void probe_inherit(const json_t *base, json_t *probe)
 {
-    const char *name;
-    json_t *member;
     if (count_kinds(probe))
         return;
-    json_object_foreach ((json_t *)base, name, member)
+    json_each_pair (base, name, member)
         if (!json_object_get(probe, name))
             json_object_set(probe, name, member);
 }
@@ -248,9 +245,7 @@ static void refuse_unknown_probe_keys(struct spec_maker *m, const char *key, con
 {
     static const char *const known[] = {"log",        "port",        "http",     "command", "notify",
                                         "timeout_ms", "interval_ms", "failures", "action"};
-    const char *name;
-    json_t *member;
-    json_object_foreach ((json_t *)probe, name, member) {
+    json_each_key (probe, name) {
         char path[SPEC_PATH_MAX];
         spec_path(path, key, name);
         if (!is_member(key, name))
@@ -307,7 +302,7 @@ json_t *spec_probe_minimal(const char *key, const json_t *probe)
     for (size_t i = 0; i < SETTING_COUNT; i++)
         if (json_get_int(minimal, settings[i].name, -1) == setting_default(&settings[i], key))
             json_object_del(minimal, settings[i].name);
-    if (strcmp(json_get_string(minimal, "action", ""), "none") == 0)
+    if (json_text_is(minimal, "action", "none"))
         json_object_del(minimal, "action");
     return minimal;
 }

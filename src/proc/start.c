@@ -37,8 +37,7 @@ static int already_running(struct proc_registry *reg, const struct proc *p, stru
     if (proc_starter(p->dir, p->view.n, &who))
         error_add_starter(err, &who);
     error_add_next(err, "tasuki proc status %s", p->id);
-    error_add_next(err, elsewhere ? "tasuki proc create %s-2 -- …" : "tasuki proc logs %s -f", p->id);
-    return -1;
+    return error_add_next(err, elsewhere ? "tasuki proc create %s-2 -- …" : "tasuki proc logs %s -f", p->id);
 }
 
 /* Makes the restart of the policy now, by a new holder with the present spec; the old holder is ended. */

@@ -1,5 +1,6 @@
 /* stop.c - stopping and removing. The stop is recorded on disk before the holder is signalled, so that it survives the holder: a
  * holder that adopts the process continues the stop. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/listing.h"
 #include "base/log.h"
@@ -43,8 +44,7 @@ struct stop {
 static int not_running(const struct proc *p, struct tsk_error *err)
 {
     error_set(err, TSK_PROCESS_NOT_RUNNING, NULL, "id", p->id, NULL);
-    error_add_next(err, "tasuki proc status %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc status %s", p->id);
 }
 
 static bool has_to_end(const struct proc *p)
@@ -212,7 +212,7 @@ static int wait_for_holder(struct stop *stop, int64_t deadline_ms, struct tsk_er
     if (stop->holder_fd >= 0)
         waitpid(stop->holder.pid, NULL, WNOHANG); /* if we started it */
     else
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* a start is under way, or a holder was just killed */
+        clock_nap(5); /* a start is under way, or a holder was just killed */
     fs_close(&stop->holder_fd);
     stop->holder_fd = -1;
     return 0;
@@ -323,8 +323,8 @@ static void stop_together(struct proc_registry *reg, struct stop *stops, size_t 
 static int stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,
                      bool is_shutdown, struct tsk_error *results, struct tsk_error *err)
 {
-    struct stop *stops = calloc(count + 1, sizeof *stops);
-    size_t *ranks = calloc(count + 1, sizeof *ranks);
+    struct stop *stops CLEANUP_FREE = calloc(count + 1, sizeof *stops);
+    size_t *ranks CLEANUP_FREE = calloc(count + 1, sizeof *ranks);
     BUG(!stops || !ranks);
     int result = proc_depend_ranks(reg, ids, count, ranks, err);
     for (size_t rank = 0, done = 0; result == 0 && done < count; rank++) {
@@ -341,8 +341,6 @@ static int stop_many(struct proc_registry *reg, const char *const *ids, size_t c
             stop_together(reg, stops, size, grace_ms);
         done += size;
     }
-    free(ranks);
-    free(stops);
     return result;
 }
 
@@ -409,8 +407,7 @@ static int needs_confirmation(const struct proc *p, struct tsk_error *err)
 {
     error_set(err, TSK_NEEDS_CONFIRMATION, "process_remove_running", "id", p->id, NULL);
     error_add_next(err, "tasuki proc status %s", p->id);
-    error_add_next(err, "tasuki proc stop %s", p->id);
-    return -1;
+    return error_add_next(err, "tasuki proc stop %s", p->id);
 }
 
 static int delete_row(struct proc_registry *reg, const char *id, struct tsk_error *err)

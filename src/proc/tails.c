@@ -188,9 +188,7 @@ static int give_change(struct tail_giving *giving, struct tail_change change)
 
 static const json_t *exit_of_run(const json_t *exits, int64_t run)
 {
-    size_t i;
-    json_t *one;
-    json_array_foreach ((json_t *)exits, i, one)
+    json_each (exits, i, one)
         if (json_get_int(one, "run", 0) == run)
             return one;
     return NULL;
@@ -236,10 +234,9 @@ static int give_start(struct tail_giving *giving, int64_t n)
 static json_t *new_starts(const struct tail *tail)
 {
     const struct proc_view *view = &tail->p.view;
-    json_t *facts CLEANUP_JSON = view->n > tail->run + 1 ? proc_starts_since(&tail->p, tail->run) : NULL, *fact;
+    json_t *facts CLEANUP_JSON = view->n > tail->run + 1 ? proc_starts_since(&tail->p, tail->run) : NULL;
     json_t *starts = json_array();
-    size_t i;
-    json_array_foreach (facts, i, fact)
+    json_each (facts, i, fact)
         if (json_get_int(fact, "n", 0) < view->n)
             json_array_append(starts, fact);
     if (view->n > tail->run)
@@ -250,7 +247,7 @@ static json_t *new_starts(const struct tail *tail)
 }
 
 /* The lines, and before the first line of each start that the one before has ended and this one has begun (T2). */
-static int give_lines(struct tail_giving *giving, struct log_reader *reader, struct tsk_error *err)
+static int tails_give_lines(struct tail_giving *giving, struct log_reader *reader, struct tsk_error *err)
 {
     static const char *const offsets[] = {[LOG_STDOUT] = "stdout_offset", [LOG_STDERR] = "stderr_offset"};
     json_t *starts CLEANUP_JSON = new_starts(giving->tail);
@@ -341,7 +338,7 @@ static int give_with(struct tails *tails, struct tail_giving *giving, struct log
     tail->is_changed = tail->is_dirty = false;
     if (reader && tail_postpone(tails, tail))
         return 0;
-    if (give_lines(giving, reader, err) < 0)
+    if (tails_give_lines(giving, reader, err) < 0)
         return -1;
     if (reader && log_reader_cursors(reader, tail->query.cursor, err) < 0)
         return -1;
@@ -408,7 +405,7 @@ bool tails_have_ended(const struct tails *tails)
 
 static bool tails_poll(struct tails *tails, struct pollfd *fds, size_t count, int timeout_ms)
 {
-    struct pollfd *all = calloc(count + tails->count + 1, sizeof *all);
+    struct pollfd *all CLEANUP_FREE = calloc(count + tails->count + 1, sizeof *all);
     BUG(!all);
     if (count)
         memcpy(all, fds, count * sizeof *fds);
@@ -426,7 +423,6 @@ static bool tails_poll(struct tails *tails, struct pollfd *fds, size_t count, in
             fs_close(&tails->list[i].pid_fd);
             tails->list[i].is_dirty = tails->list[i].is_changed = true;
         }
-    free(all);
     return has_more;
 }
 

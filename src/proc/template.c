@@ -75,10 +75,9 @@ static json_t *collect_name(void *data, const char *text)
 
 json_t *template_variables(const json_t *spec)
 {
-    json_t *names CLEANUP_JSON = json_object(), *list = json_array(), *value;
-    const char *name;
+    json_t *names CLEANUP_JSON = json_object(), *list = json_array();
     each_text((json_t *)spec, collect_name, names); /* collect changes nothing */
-    json_object_foreach (names, name, value) {
+    json_each_key (names, name) {
         size_t at = json_array_size(list);
         while (at > 0 && strcmp(json_string_value(json_array_get(list, at - 1)), name) > 0)
             at--;
@@ -109,20 +108,6 @@ int template_spec_make_all(const json_t *input, const json_t *base, const char *
     return 0;
 }
 
-static void keep_first(void *data, const struct tsk_error *problem)
-{
-    struct tsk_error *err = data;
-    if (err->code == TSK_OK)
-        *err = *problem;
-}
-
-int template_spec_make(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,
-                       struct tsk_error *err)
-{
-    err->code = TSK_OK;
-    return template_spec_make_all(input, base, cwd_base, ret, keep_first, err);
-}
-
 static json_t *replace_name(void *data, const char *text)
 {
     const json_t *values = data;
@@ -150,35 +135,27 @@ static const char **names_of(const json_t *list)
     return names;
 }
 
-static void put_name_list(struct buf *b, const json_t *list)
-{
-    for (size_t i = 0; i < json_array_size(list); i++)
-        buf_printf(b, "%s%s", i ? ", " : "", json_string_value(json_array_get(list, i)));
-}
-
 static int fail_unset(const struct proc_template *t, const json_t *missing, struct tsk_error *err)
 {
     struct buf names CLEANUP(buf_clear) = BUF_INIT, json CLEANUP(buf_clear) = BUF_INIT;
-    put_name_list(&names, missing);
+    json_put_texts(&names, missing, ", ");
     json_write(&json, missing, false);
     error_set(err, TSK_INVALID_INPUT, "template_unset", "template", t->name, "names", buf_str(&names), NULL);
-    error_add_json(err, "variables", buf_str(&json));
-    return -1;
+    return error_add_json(err, "variables", buf_str(&json));
 }
 
 static int fail_unknown(const struct proc_template *t, const char *name, const json_t *variables, struct tsk_error *err)
 {
-    const char **names = names_of(variables);
+    const char **names CLEANUP_FREE = names_of(variables);
     const char *near = nearest_word(name, names, json_array_size(variables));
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
-    put_name_list(&all, variables);
+    json_put_texts(&all, variables, ", ");
     error_set(err, TSK_INVALID_INPUT, near ? "template_no_variable_near" : "template_no_variable", "template", t->name,
               "value", name, "want",
               near      ? near
               : all.len ? buf_str(&all)
                         : "-",
               NULL);
-    free(names);
     return -1;
 }
 
@@ -186,17 +163,15 @@ static int fail_unknown(const struct proc_template *t, const char *name, const j
 static int check_values(const struct proc_template *t, const json_t *spec, const json_t *values, struct tsk_error *err)
 {
     json_t *known CLEANUP_JSON = template_variables(t->spec), *needed CLEANUP_JSON = template_variables(spec);
-    json_t *missing CLEANUP_JSON = json_array(), *value;
-    const char *name;
-    size_t i;
-    json_object_foreach ((json_t *)values, name, value) {
-        for (i = 0; i < json_array_size(known); i++)
-            if (strcmp(json_string_value(json_array_get(known, i)), name) == 0)
-                break;
-        if (i == json_array_size(known))
+    json_t *missing CLEANUP_JSON = json_array();
+    json_each_key (values, name) {
+        bool is_known = false;
+        json_each (known, i, one)
+            is_known |= strcmp(json_string_value(one), name) == 0;
+        if (!is_known)
             return fail_unknown(t, name, known, err);
     }
-    json_array_foreach (needed, i, value)
+    json_each (needed, i, value)
         if (!json_object_get(values, json_string_value(value)))
             json_array_append(missing, value);
     return json_array_size(missing) ? fail_unset(t, missing, err) : 0;
@@ -205,15 +180,13 @@ static int check_values(const struct proc_template *t, const json_t *spec, const
 /* Takes out of a copy of the template what will be something else. */
 static void drop_overridden(json_t *spec, const json_t *overrides)
 {
-    const char *name;
-    json_t *value;
     if (json_object_get(overrides, "command"))
         json_object_set_new(spec, "command", json_string("-"));
     if (json_object_get(overrides, "command") || json_object_get(overrides, "args"))
         json_object_set_new(spec, "args", json_array());
     if (json_object_get(overrides, "cwd"))
         json_object_set_new(spec, "cwd", json_null());
-    json_object_foreach (json_object_get(overrides, "env"), name, value)
+    json_each_key (json_object_get(overrides, "env"), name)
         json_object_del(json_object_get(spec, "env"), name);
 }
 
@@ -259,20 +232,17 @@ static int template_read_row(const struct db_rows *rows, struct proc_template *r
 
 static int no_such_template(struct proc_registry *reg, const char *name, struct tsk_error *err)
 {
-    json_t *specs CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array(), *spec;
+    json_t *specs CLEANUP_JSON = NULL, *list CLEANUP_JSON = json_array();
     struct tsk_error ignored; /* a list that cannot be read only costs the hint */
-    const char *known;
     error_set(err, TSK_NOT_FOUND, "template_not_found", "template", name, NULL);
     if (template_specs(reg, &specs, &ignored) == 0)
-        json_object_foreach (specs, known, spec)
+        json_each_key (specs, known)
             json_array_append_new(list, json_string(known));
-    const char **names = names_of(list);
+    const char **names CLEANUP_FREE = names_of(list);
     const char *near = nearest_word(name, names, json_array_size(list));
     if (near)
         error_add_next(err, "tasuki proc template show %s", near);
-    free(names);
-    error_add_next(err, "tasuki proc template list");
-    return -1;
+    return error_add_next(err, "tasuki proc template list");
 }
 
 int template_load(struct proc_registry *reg, const char *name, struct proc_template *ret, struct tsk_error *err)
@@ -334,14 +304,12 @@ int template_list(struct proc_registry *reg, json_t **ret, struct tsk_error *err
 
 json_t *template_to_json(const struct proc_template *t)
 {
-    char created[TIME_TEXT_MAX], updated[TIME_TEXT_MAX];
     json_t *spec = proc_spec_minimal(t->spec), *env = json_object_get(spec, "env");
     if (env)
         json_object_set_new(spec, "env", proc_env_masked(env));
-    time_format_exact(t->created_at_ms, created);
-    time_format_exact(t->updated_at_ms, updated);
     return json_pack("{s:s, s:o, s:o, s:s, s:s}", "name", t->name, "spec", spec, "variables",
-                     template_variables(t->spec), "created_at", created, "updated_at", updated);
+                     template_variables(t->spec), "created_at", TIME_EXACT(t->created_at_ms), "updated_at",
+                     TIME_EXACT(t->updated_at_ms));
 }
 
 /* ---- changes ------------------------------------------------------------------------------------------ */
@@ -360,8 +328,7 @@ static int fail_exists(const char *name, struct tsk_error *err)
 {
     error_set(err, TSK_CONFLICT, "template_exists", "template", name, NULL);
     error_add_next(err, "tasuki proc template show %s", name);
-    error_add_next(err, "tasuki proc template update %s …", name);
-    return -1;
+    return error_add_next(err, "tasuki proc template update %s …", name);
 }
 
 int template_put_row(struct proc_registry *reg, const char *name, const json_t *spec, bool is_new,
@@ -389,18 +356,16 @@ int template_create(struct proc_registry *reg, const char *name, const json_t *s
     return proc_commit(reg, template_put_row(reg, name, spec, true, err), err);
 }
 
-static int check_expected(struct proc_registry *reg, const char *name, int64_t expected, struct tsk_error *err)
+static int template_check_expected(struct proc_registry *reg, const char *name, int64_t expected, struct tsk_error *err)
 {
     struct proc_template current CLEANUP(template_clear) = {.spec = NULL};
-    char found[TIME_TEXT_MAX];
     if (template_load(reg, name, &current, err) < 0)
         return -1;
     if (expected < 0 || expected == current.updated_at_ms)
         return 0;
-    time_format_exact(current.updated_at_ms, found);
-    error_set(err, TSK_CONFLICT, "template_changed", "template", name, "updated_at", found, NULL);
-    error_add_next(err, "tasuki proc template show %s", name);
-    return -1;
+    error_set(err, TSK_CONFLICT, "template_changed", "template", name, "updated_at", TIME_EXACT(current.updated_at_ms),
+              NULL);
+    return error_add_next(err, "tasuki proc template show %s", name);
 }
 
 int template_update(struct proc_registry *reg, const char *name, const json_t *spec, int64_t expected_updated_at_ms,
@@ -408,7 +373,7 @@ int template_update(struct proc_registry *reg, const char *name, const json_t *s
 {
     if (db_begin(&reg->db, err) < 0)
         return -1;
-    int result = check_expected(reg, name, expected_updated_at_ms, err);
+    int result = template_check_expected(reg, name, expected_updated_at_ms, err);
     if (result == 0)
         result = template_put_row(reg, name, spec, false, err);
     return proc_commit(reg, result, err);

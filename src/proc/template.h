@@ -15,9 +15,7 @@ struct proc_template {
 };
 void template_clear(struct proc_template *t); /* for CLEANUP */
 
-/* proc_spec_make and proc_spec_make_all for templates: a cwd with a variable in it is taken as it is. */
-int template_spec_make(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,
-                       struct tsk_error *err);
+/* proc_spec_make_all for templates: a cwd with a variable in it is taken as it is. */
 int template_spec_make_all(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,
                            void (*take)(void *data, const struct tsk_error *problem), void *data);
 

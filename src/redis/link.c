@@ -43,11 +43,7 @@ static void out_add(struct link *l, struct parcel words)
     BUG(!out->session || !out->tags || item.failed);
     out->spec = item.data;
     out->spec_len = item.len;
-    if (l->out_count == l->out_room) {
-        l->out_room = l->out_room ? l->out_room * 2 : 64;
-        l->outs = realloc(l->outs, l->out_room * sizeof *l->outs);
-        BUG(!l->outs);
-    }
+    LIST_GROW(l->outs, l->out_count, l->out_room, 64);
     json_object_set_new(l->index, out->id, json_integer((json_int_t)l->out_count));
     l->outs[l->out_count++] = out;
     l->has_new = true;
@@ -131,7 +127,7 @@ static void take_stop(struct link *l, const char *id)
         link_tell(l, "gone", id, NULL);
 }
 
-static void take_open(struct link *l, struct parcel words)
+static void link_take_open(struct link *l, struct parcel words)
 {
     snprintf(l->root, sizeof l->root, "%s", parcel_text(&words));
     l->epoch = parcel_int(&words);
@@ -145,7 +141,7 @@ static void take_words(struct link *l, struct parcel words)
 {
     const char *what = parcel_text(&words);
     if (strcmp(what, "open") == 0)
-        take_open(l, words);
+        link_take_open(l, words);
     else if (strcmp(what, "push") == 0)
         out_add(l, words);
     else if (strcmp(what, "files") == 0) {

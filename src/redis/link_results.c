@@ -53,7 +53,7 @@ static void take_claim(struct link *l, struct out *out, const char *fence, const
     link_tell(l, "claimed", out->id, out->fence, name, tab ? tab + 1 : "", NULL);
 }
 
-static void take_end(struct link *l, struct out *out, const char *entry, const char *worker, struct piece result)
+static void result_take_end(struct link *l, struct out *out, const char *entry, const char *worker, struct piece result)
 {
     if (out->state == OUT_ENDED)
         return;
@@ -73,7 +73,7 @@ static void take_work(struct link *l, const char *entry, const redisReply *field
         struct out *out = is_end || strcmp(what, "c") == 0 ? out_find(l, reply_text(fields, i + 1)) : NULL;
         const redisReply *value = fields->element[i + 3];
         if (out && is_end)
-            take_end(l, out, entry, field_of(fields, "w").data, (struct piece){value->str, value->len});
+            result_take_end(l, out, entry, field_of(fields, "w").data, (struct piece){value->str, value->len});
         else if (out)
             take_claim(l, out, reply_text(fields, i + 3), fields);
     }

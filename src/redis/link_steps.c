@@ -296,7 +296,7 @@ void link_channel(struct link *l, struct parcel words)
 }
 
 /* What an attempt may read is there before the attempt. */
-static bool put_values(struct link *l)
+static bool step_put_values(struct link *l)
 {
     for (struct values *values = l->values; values; values = values->next) {
         struct redis_command command CLEANUP(command_clear) = {.count = 0};
@@ -323,7 +323,7 @@ void link_advance(struct link *l)
     size_t acks = json_array_size(l->acks);
     bool is_again;
     int64_t now = clock_now().boot_ms;
-    if ((!l->has_new && !acks) || !link_files(l) || !put_values(l))
+    if ((!l->has_new && !acks) || !link_files(l) || !step_put_values(l))
         return;
     bool is_live = now >= l->keys_ms;
     size_t count = find_pushes(l, list, &is_again);
@@ -449,15 +449,14 @@ static int64_t longest_wait(const struct link *l, int64_t now)
 static void count_places(struct link *l, int64_t waited)
 {
     struct tsk_error err;
-    json_t *workers CLEANUP_JSON = NULL, *worker;
+    json_t *workers CLEANUP_JSON = NULL;
     char number[32];
-    size_t i;
     int64_t places = 0;
     if (pool_workers(&l->calls, &l->settings, &workers, &err) < 0)
         return;
-    json_array_foreach (workers, i, worker) {
+    json_each (workers, i, worker) {
         const char *only = json_get_string(worker, "run", "");
-        if (strcmp(json_get_string(worker, "state", ""), "up") == 0 && (!*only || strcmp(only, l->root) == 0))
+        if (json_text_is(worker, "state", "up") && (!*only || strcmp(only, l->root) == 0))
             places += json_get_int(worker, "places", 0);
     }
     snprintf(number, sizeof number, "%lld", (long long)places);

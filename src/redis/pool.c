@@ -43,8 +43,8 @@ static json_t *worker_of(const char *text, const char *seen)
     return worker;
 }
 
-static int add_worker(struct redis_conn *conn, const struct redis_settings *settings, const char *id, const char *seen,
-                      json_t *list, struct tsk_error *err)
+static int pool_add_worker(struct redis_conn *conn, const struct redis_settings *settings, const char *id,
+                           const char *seen, json_t *list, struct tsk_error *err)
 {
     char key[KEY_MAX], name[KEY_MAX / 2];
     redisReply *reply CLEANUP_REPLY = NULL;
@@ -69,7 +69,7 @@ int pool_workers(struct redis_conn *conn, const struct redis_settings *settings,
         return -1;
     json_t *list = json_array();
     for (size_t i = 0; i + 1 < reply->elements; i += 2)
-        if (add_worker(conn, settings, reply_text(reply, i), reply_text(reply, i + 1), list, err) < 0) {
+        if (pool_add_worker(conn, settings, reply_text(reply, i), reply_text(reply, i + 1), list, err) < 0) {
             json_decref(list);
             return -1;
         }

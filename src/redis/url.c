@@ -1,5 +1,6 @@
 #include "redis/url.h"
 #include "base/fs.h"
+#include "graph/wire.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -103,8 +104,7 @@ static int read_key(struct redis_settings *s, const char *path, struct tsk_error
         return fs_error(err, "read", AT_FDCWD, path);
     if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & 077)) {
         error_set(err, TSK_ENVIRONMENT, "redis_key_open", "path", path, NULL);
-        error_add_next(err, "chmod 600 %s", path);
-        return -1;
+        return error_add_next(err, "chmod 600 %s", path);
     }
     s->sign_key_len = text.len;
     while (s->sign_key_len && strchr("\r\n", text.data[s->sign_key_len - 1]))
@@ -127,7 +127,7 @@ static void put_variable(char *to, size_t size, const char *name, const char *fa
 int redis_settings_read(struct redis_settings *ret, const char *url, struct tsk_error *err)
 {
     const char *file = getenv("TASUKI_REDIS_PASSWORD_FILE"), *key_file = getenv("TASUKI_REDIS_KEY_FILE");
-    *ret = (struct redis_settings){.port = "6379", .db = "0"};
+    *ret = (struct redis_settings){.port = REDIS_PORT, .db = "0"};
     if (strstr(url, "sentinel") == url || strstr(url, "redis+sentinel:") == url)
         return url_refuse("redis_sentinel", err);
     if (strncmp(url, "unix://", 7) == 0) {

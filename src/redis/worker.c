@@ -129,7 +129,7 @@ static bool has_unsent(const struct worker *w)
     return false;
 }
 
-static int wait_for(const struct worker *w)
+static int worker_wait_for(const struct worker *w)
 {
     int64_t now = clock_now().boot_ms, at = w->live_ms;
     if (w->rest_ms > now && w->rest_ms < at)
@@ -216,7 +216,7 @@ static void worker_loop(struct worker *w, int signal_fd)
                                 {.fd = w->wakes.conn.fd, .events = POLLIN},
                                 {.fd = w->orders.conn.fd, .events = POLLIN},
                                 {.fd = w->runner_fd, .events = POLLIN}};
-        if (poll(list, 4, wait_for(w)) <= 0)
+        if (poll(list, 4, worker_wait_for(w)) <= 0)
             continue;
         if (list[0].revents)
             take_signals(w, signal_fd);

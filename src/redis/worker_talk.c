@@ -28,10 +28,9 @@
 
 void worker_say(const struct worker *w, const char *root, const char *task, const char *session, const char *what)
 {
-    char time[TIME_TEXT_MAX];
     if (w->only[0])
         return;
-    time_format_exact(clock_now().wall_ms, time);
+    const char *time = TIME_EXACT(clock_now().wall_ms);
     fprintf(stderr, "%s worker=%s run=%s session=%s task=%s %s\n", time, w->name, root, session, task, what);
 }
 
@@ -472,11 +471,11 @@ void talk_logs(struct worker *w)
 
 void talk_dead(struct worker *w, const struct worker_place *place, const char *reason)
 {
-    char key[KEY_MAX], time[TIME_TEXT_MAX];
+    char key[KEY_MAX];
     struct tsk_error err;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
-    time_format_exact(clock_now().wall_ms, time);
-    buf_printf(&line, "%s\t%s\t%s\t%s\t%s", time, place->run->root, place->id, w->name, reason);
+    buf_printf(&line, "%s\t%s\t%s\t%s\t%s", TIME_EXACT(clock_now().wall_ms), place->run->root, place->id, w->name,
+               reason);
     worker_say(w, place->run->root, place->id, "", reason);
     key_of_pool(&w->settings, "dead", key);
     if (redis_say(&w->calls, NULL, &err, "LPUSH", key, buf_str(&line), NULL) < 0 ||

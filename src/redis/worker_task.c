@@ -32,7 +32,7 @@ static void files_name(const struct worker *w, const struct worker_place *place,
     snprintf(ret->dir, PATH_MAX, "%.3900s/files.%d.%llu", w->scratch, number, fence);
 }
 
-static int write_whole(const char *path, const char *text, size_t len)
+static int file_write_whole(const char *path, const char *text, size_t len)
 {
     int fd CLEANUP_FD = fs->openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     return fd < 0 ? -1 : fs_write_all(fd, text, len);
@@ -136,7 +136,7 @@ static struct worker_result *result_add(struct worker *w, const struct worker_pl
     result->made_ms = clock_now().boot_ms;
     snprintf(result->id, sizeof result->id, "%s", place->id);
     snprintf(result->fence, sizeof result->fence, "%s", place->fence);
-    result->result.max = result->log.max = 64u << 20;
+    result->result.max = result->log.max = BUF_MAX_DEFAULT;
     while (*at)
         at = &(*at)->next;
     *at = result;
@@ -144,7 +144,7 @@ static struct worker_result *result_add(struct worker *w, const struct worker_pl
 }
 
 /* What the runner has not seen of the log. A long rest is cut, and says so. */
-static void take_log(struct worker_place *place, struct worker_result *result)
+static void task_take_log(struct worker_place *place, struct worker_result *result)
 {
     struct stat st;
     if (place->log_fd < 0 || fs->fstat(place->log_fd, &st) < 0 || st.st_size <= place->log_sent)
@@ -207,7 +207,7 @@ static void place_end(struct worker *w, struct worker_place *place, enum wire_en
     if (!place->is_lost) {
         struct worker_result *result = result_add(w, place);
         result->is_back = place->is_back || is_late;
-        take_log(place, result);
+        task_take_log(place, result);
         if (!result->is_back)
             put_result(w, place, result, end, status, text);
     }
@@ -259,7 +259,7 @@ static int make_empty(const char *path)
 {
     struct stat st;
     bool is_there = fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
-    return is_there && st.st_size == 2 ? 0 : write_whole(path, "{}", 2);
+    return is_there && st.st_size == 2 ? 0 : file_write_whole(path, "{}", 2);
 }
 
 /* 1: its files are refused. */
@@ -268,7 +268,7 @@ static int make_files(struct worker *w, struct worker_place *place, const struct
 {
     files_name(w, place, files);
     place->has_answer = wire->answer != NULL;
-    if (wire->answer && write_whole(files->answer, wire->answer, strlen(wire->answer)) < 0)
+    if (wire->answer && file_write_whole(files->answer, wire->answer, strlen(wire->answer)) < 0)
         return -1;
     if (wire->channel == 0) {
         snprintf(files->channel, PATH_MAX, "%.4000s/empty.json", w->scratch);

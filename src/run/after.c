@@ -107,13 +107,12 @@ static bool is_beginning(struct tsk_workspace *ws, const struct run_lock *lock, 
 int after_record(struct tsk_workspace *ws, const struct run_lock *lock, json_t *job, const char *after,
                  char id[AFTER_ID_SIZE], bool *ret_replaced, struct tsk_error *err)
 {
-    char path[AFTER_NAME], time[TIME_TEXT_MAX];
+    char path[AFTER_NAME];
     random_hex(id, AFTER_ID_SIZE - 1);
     json_object_set_new(json_object_get(job, "args"), "after", json_string(id));
-    time_format_exact(clock_now().wall_ms, time);
-    json_t *pending CLEANUP_JSON =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O}", "version", "1.0", "id", id, "kind",
-                  lock_kind_get(lock->kind)->name, "lock", lock->id, "after", after, "created_at", time, "job", job);
+    json_t *pending CLEANUP_JSON = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O}", "version", "1.0", "id", id, "kind",
+                                             lock_kind_get(lock->kind)->name, "lock", lock->id, "after", after,
+                                             "created_at", TIME_EXACT(clock_now().wall_ms), "job", job);
     if (fs_make_dirs(ws->state_dir, AFTER_FOLDER) < 0)
         return fs_error(err, "make", ws->state_dir, AFTER_FOLDER);
     if (after_path(ws, lock, path, err) < 0)
@@ -142,7 +141,7 @@ int after_claim(struct tsk_workspace *ws, const struct run_lock *lock, const cha
     if (guard < 0)
         return -1;
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    bool is_ours = pending && strcmp(json_get_string(pending, "id", ""), id) == 0;
+    bool is_ours = pending && json_text_is(pending, "id", id);
     if (is_ours && has_become(ws, pending)) {
         fs->unlinkat(ws->state_dir, path, 0);
         is_ours = false;
@@ -165,7 +164,7 @@ void after_begun(struct tsk_workspace *ws, const struct run_lock *lock, const ch
         return;
     }
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    if (strcmp(json_get_string(pending, "run", ""), run_id) == 0)
+    if (json_text_is(pending, "run", run_id))
         fs->unlinkat(ws->state_dir, path, 0);
 }
 
@@ -183,7 +182,7 @@ int after_drop(struct tsk_workspace *ws, const struct run_lock *lock, const char
     if (guard < 0)
         return -1;
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    if (pending && id && strcmp(json_get_string(pending, "id", ""), id) != 0)
+    if (pending && id && !json_text_is(pending, "id", id))
         return 0;
     if (fs->unlinkat(ws->state_dir, path, 0) < 0 && errno != ENOENT)
         return fs_error(err, "remove", ws->state_dir, path);
@@ -227,12 +226,12 @@ static bool is_lock_free(struct tsk_workspace *ws, const struct run_lock *lock)
 }
 
 /* A7: its latest run asks something; the runner that continues it looks again. */
-static bool waits_for_answer(struct tsk_workspace *ws, const struct run_lock *lock)
+static bool after_waits_for_answer(struct tsk_workspace *ws, const struct run_lock *lock)
 {
     struct tsk_error ignored;
     json_t *stage CLEANUP_JSON = NULL;
     return lock->kind == TSK_LOCK_REQUEST && book_latest_stage(ws, lock->id, &stage, &ignored) == 0 &&
-           strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+           json_text_is(stage, "status", "NEEDS_INPUT");
 }
 
 /* A7: another attempt would find the same. */
@@ -268,11 +267,11 @@ static void pending_settle(struct tsk_workspace *ws, const struct run_lock *lock
     struct tsk_error ignored;
     if (has_become(ws, pending))
         after_drop(ws, lock, json_get_string(pending, "id", ""), "begun", &existed, &ignored);
-    else if (is_lock_free(ws, lock) && !waits_for_answer(ws, lock))
+    else if (is_lock_free(ws, lock) && !after_waits_for_answer(ws, lock))
         start_one(ws, lock, pending);
 }
 
-static void look_at(struct tsk_workspace *ws, const char *name, const struct run_lock *except)
+static void after_look_at(struct tsk_workspace *ws, const char *name, const struct run_lock *except)
 {
     char path[AFTER_NAME];
     snprintf(path, sizeof path, AFTER_FOLDER "/%.280s", name);
@@ -291,7 +290,7 @@ void after_start(struct tsk_workspace *ws, const struct run_lock *except)
         return; /* nothing was ever pending */
     for (const char *name; (name = listing_next(&names));)
         if (name[0] != '.')
-            look_at(ws, name, except);
+            after_look_at(ws, name, except);
 }
 
 void after_start_newer(struct tsk_workspace *ws, const struct run_lock *lock, const char *id)
@@ -301,6 +300,6 @@ void after_start_newer(struct tsk_workspace *ws, const struct run_lock *lock, co
     if (after_path(ws, lock, path, &ignored) < 0)
         return;
     json_t *pending CLEANUP_JSON = after_read(ws, path);
-    if (pending && strcmp(json_get_string(pending, "id", ""), id) != 0)
+    if (pending && !json_text_is(pending, "id", id))
         pending_settle(ws, lock, pending);
 }

@@ -11,8 +11,7 @@ static int refuse_again(const struct book_entry *entry, enum tsk_code code, cons
 {
     const char *run = json_get_string(entry->run, "run_id", ""), *id = entry->request.id;
     error_set(err, code, text, "request", id, "request_id", id, "run_id", run, "run", run, NULL);
-    error_add_next(err, "%s%s", next, code == TSK_CONFLICT ? " --status ready" : "");
-    return -1;
+    return error_add_next(err, "%s%s", next, code == TSK_CONFLICT ? " --status ready" : "");
 }
 
 /* 1: it is to be put back; 0: it is ready as it is. */
@@ -46,8 +45,7 @@ static int look_again(struct tsk_workspace *ws, const char *request_id, enum lan
     struct book_entry *entry = book_find(&book, request_id);
     if (!entry) {
         error_set(err, TSK_REQUEST_NOT_FOUND, "request_unknown", "request", request_id, NULL);
-        error_add_next(err, "tasuki request list");
-        return -1;
+        return error_add_next(err, "tasuki request list");
     }
     if (is_ours) { /* the lock that makes it `running` */
         json_decref(entry->lock);

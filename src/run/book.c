@@ -25,8 +25,8 @@ const char *const book_reason_names[] = {NULL,
 /* ---- what has changed ------------------------------------------------------------------------------------ */
 
 /* Of a file below the state folder. It is taken before the file is read: a change in between makes the stamp old, not the value. */
-static __attribute__((format(printf, 2, 3))) struct book_stamp stamp_of(const struct tsk_workspace *ws,
-                                                                        const char *format, ...)
+static __attribute__((format(printf, 2, 3))) struct book_stamp book_stamp_of(const struct tsk_workspace *ws,
+                                                                             const char *format, ...)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -83,25 +83,23 @@ bool book_has_begun(const json_t *stage)
 /* A stage that nobody can read (the power was lost before it was on the disk): what the journal says. */
 static int stage_of_journal(const struct rundir *run, json_t **ret, struct tsk_error *err)
 {
-    char began[TIME_TEXT_MAX], ended[TIME_TEXT_MAX];
     json_t *records CLEANUP_JSON = NULL;
     if (journal_read(run->dir, &records, err) < 0)
         return -1;
     if (json_array_size(records) == 0)
         return rundir_damaged(run, "stage.json", err);
     const json_t *first = json_array_get(records, 0), *last = json_array_get(records, json_array_size(records) - 1);
-    bool is_over = strcmp(json_get_string(last, "e", ""), "done") == 0;
-    time_format_exact(json_get_int(first, "t", 0), began);
-    time_format_exact(json_get_int(last, "t", 0), ended);
+    bool is_over = json_text_is(last, "e", "done");
     *ret = json_pack("{s:s, s:s, s:s, s:{}, s:[], s:[], s:[], s:s?, s:s?, s:s?, s:s, s:s, s:s?}", "run_id", run->id,
                      "session_id", run->id, "source", json_get_string(first, "flow", ""), "counts", "failures",
                      "questions", "tasks", "request_id", json_get_string(first, "request", NULL), "request_updated_at",
                      json_get_string(first, "request_updated_at", NULL), "request_sha256",
-                     json_get_string(first, "request_sha256", NULL), "started_at", began, "status",
+                     json_get_string(first, "request_sha256", NULL), "started_at",
+                     TIME_EXACT(json_get_int(first, "t", 0)), "status",
                      is_over                  ? json_get_string(last, "status", "DONE")
                      : rundir_has_runner(run) ? "RUNNING"
                                               : "INTERRUPTED",
-                     "ended_at", is_over ? ended : NULL);
+                     "ended_at", is_over ? TIME_EXACT(json_get_int(last, "t", 0)) : NULL);
     return *ret ? 0 : rundir_damaged(run, "stage.json", err);
 }
 
@@ -138,16 +136,15 @@ static int run_stage_by_id(struct tsk_workspace *ws, const char *run_id, json_t 
 static int search_latest(struct tsk_workspace *ws, const char *request_id, char run_id[RUN_ID_MAX],
                          struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL;
     run_id[0] = '\0';
     if (rundir_list(ws, &ids, err) < 0)
         return -1;
-    json_array_foreach (ids, i, id) {
+    json_each (ids, i, id) {
         json_t *stage CLEANUP_JSON = NULL;
         if (run_stage_by_id(ws, json_string_value(id), &stage, err) < 0)
             return -1;
-        if (strcmp(json_get_string(stage, "request_id", ""), request_id) == 0) {
+        if (json_text_is(stage, "request_id", request_id)) {
             snprintf(run_id, RUN_ID_MAX, "%s", json_string_value(id));
             return 0;
         }
@@ -175,12 +172,10 @@ int book_latest_run(struct tsk_workspace *ws, const char *request_id, char run_i
 
 static json_t *run_summary(const json_t *stage)
 {
-    static const char *const keys[] = {"run_id",      "status",      "started_at", "ended_at",
-                                       "duration_ms", "reason_code", "questions",  "request_updated_at"};
+    static const char *const keys[] = {"run_id",      "status",    "started_at",         "ended_at", "duration_ms",
+                                       "reason_code", "questions", "request_updated_at", NULL};
     json_t *json = json_object();
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(stage, keys[i]))
-            json_object_set(json, keys[i], json_object_get(stage, keys[i]));
+    json_copy_keys(json, stage, keys);
     return json;
 }
 
@@ -188,17 +183,17 @@ static json_t *run_summary(const json_t *stage)
 
 static bool run_is(const struct book_entry *entry, const char *status)
 {
-    return strcmp(json_get_string(entry->run, "status", ""), status) == 0;
+    return json_text_is(entry->run, "status", status);
 }
 
 /* The time is the quick test. */
 bool book_is_same_file(const struct request *request, const json_t *stage)
 {
     char hash[SHA256_HEX_SIZE];
-    if (strcmp(json_get_string(stage, "request_updated_at", ""), request->updated_at) == 0)
+    if (json_text_is(stage, "request_updated_at", request->updated_at))
         return true;
     request_hash(request, hash);
-    return strcmp(json_get_string(stage, "request_sha256", ""), hash) == 0;
+    return json_text_is(stage, "request_sha256", hash);
 }
 
 /* B4. A request whose latest run or lock (`text` says which) cannot be read is broken, and is not begun. */
@@ -229,10 +224,10 @@ static void entry_look_at_run(struct book *book, struct book_entry *entry, enum 
     char run_id[RUN_ID_MAX];
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
-    entry->note = stamp_of(book->ws, NOTE_FORMAT, entry->request.id);
+    entry->note = book_stamp_of(book->ws, NOTE_FORMAT, entry->request.id);
     int result = book_latest_run(book->ws, entry->request.id, run_id, &err);
     if (result == 0 && run_id[0]) {
-        entry->stage = stamp_of(book->ws, STAGE_FORMAT, run_id);
+        entry->stage = book_stamp_of(book->ws, STAGE_FORMAT, run_id);
         result = run_stage_by_id(book->ws, run_id, &stage, &err);
     }
     if (result < 0) {
@@ -247,13 +242,13 @@ static void entry_look_at_run(struct book *book, struct book_entry *entry, enum 
 /* Whether the run is still what was seen. One that is not over may end without a change of its stage: when it is killed. */
 static bool is_run_known(struct book *book, const struct book_entry *old)
 {
-    struct book_stamp note = stamp_of(book->ws, NOTE_FORMAT, old->request.id);
+    struct book_stamp note = book_stamp_of(book->ws, NOTE_FORMAT, old->request.id);
     if (!stamp_holds(&old->note, &note))
         return false;
     if (!old->run)
         return note.ino == 0;
     bool is_over = run_is(old, "DONE") || run_is(old, "FAILED") || run_is(old, "CANCELLED");
-    struct book_stamp stage = stamp_of(book->ws, STAGE_FORMAT, json_get_string(old->run, "run_id", ""));
+    struct book_stamp stage = book_stamp_of(book->ws, STAGE_FORMAT, json_get_string(old->run, "run_id", ""));
     return is_over && stamp_holds(&old->stage, &stage);
 }
 
@@ -329,7 +324,7 @@ static struct book_place request_place(const struct request *request)
                                has_time ? 0 : request->mtime_ns};
 }
 
-static int compare_numbers(int64_t a, int64_t b)
+static int numbers_compare(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -337,9 +332,9 @@ static int compare_numbers(int64_t a, int64_t b)
 static int compare_places(const void *left, const void *right)
 {
     const struct book_entry *a = left, *b = right;
-    int order = compare_numbers(a->place.priority, b->place.priority);
-    order = order ? order : compare_numbers(a->place.age_s, b->place.age_s);
-    order = order ? order : compare_numbers(a->place.mtime_ns, b->place.mtime_ns);
+    int order = numbers_compare(a->place.priority, b->place.priority);
+    order = order ? order : numbers_compare(a->place.age_s, b->place.age_s);
+    order = order ? order : numbers_compare(a->place.mtime_ns, b->place.mtime_ns);
     return order ? order : strcmp(a->request.id, b->request.id);
 }
 
@@ -354,9 +349,7 @@ void book_put_place(const struct book_entry *entry, struct buf *b)
 /* The first dependency that is missing, or not done; NULL: none. */
 static const char *open_dependency(const struct book *book, const struct book_entry *entry, bool wants_missing)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id) {
+    json_each (json_object_get(entry->request.json, "depends_on"), i, id) {
         const struct book_entry *other = book_find(book, json_string_value(id));
         if (wants_missing ? !other : other && !other->is_done)
             return json_string_value(id);
@@ -483,8 +476,8 @@ static void book_settle(struct book *book, bool retries)
 static int add_entry(struct book *book, struct book_entry *old, const char *id, enum lang lang, struct tsk_error *err)
 {
     struct book_entry *entry = &book->entries[book->count];
-    *entry =
-        (struct book_entry){.detail = BUF_INIT, .file = stamp_of(book->ws, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id)};
+    *entry = (struct book_entry){.detail = BUF_INIT,
+                                 .file = book_stamp_of(book->ws, REQUEST_FOLDER "/%s" REQUEST_SUFFIX, id)};
     bool is_known = old && !request_is_broken(&old->request) && stamp_holds(&old->file, &entry->file);
     if (!is_known && request_read(book->ws, id, lang, &entry->request, err) < 0)
         return err->code == TSK_REQUEST_NOT_FOUND ? 0 : -1;
@@ -508,8 +501,7 @@ static int add_entry(struct book *book, struct book_entry *old, const char *id, 
 
 int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct book *book, struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *id;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL;
     int result = 0;
     struct book fresh = {.ws = ws};
     if (workspace_lock_dirs(ws, err) < 0 || request_list(ws, &ids, &strays, err) < 0)
@@ -518,11 +510,11 @@ int book_update(struct tsk_workspace *ws, bool retries, enum lang lang, struct b
     fresh.entries = calloc(most + 1, sizeof *fresh.entries);
     fresh.by_id = calloc(most + 1, sizeof *fresh.by_id);
     BUG(!fresh.entries || !fresh.by_id);
-    for (i = 0; result == 0 && i < json_array_size(ids); i++) {
+    for (size_t i = 0; result == 0 && i < json_array_size(ids); i++) {
         const char *name = json_string_value(json_array_get(ids, i));
         result = add_entry(&fresh, book_find(book, name), name, lang, err);
     }
-    json_array_foreach (strays, i, id) {
+    json_each (strays, i, id) {
         fresh.entries[fresh.count] = (struct book_entry){.detail = BUF_INIT};
         request_of_stray(json_string_value(id), lang, &fresh.entries[fresh.count++].request);
     }

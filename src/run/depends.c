@@ -16,9 +16,7 @@ static uint32_t *number_array(size_t count)
 
 static size_t add_edges(struct depends *d, const struct book_entry *entry, size_t at)
 {
-    size_t i;
-    json_t *id;
-    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id) {
+    json_each (json_object_get(entry->request.json, "depends_on"), i, id) {
         const struct book_entry *other = book_find(d->book, json_string_value(id));
         if (other && !other->is_done)
             d->to[at++] = (uint32_t)(other - d->book->entries);

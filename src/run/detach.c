@@ -95,9 +95,7 @@ static int error_unpack(const json_t *packed, struct tsk_error *err)
         code = strcmp(tsk_code_name(c), name) == 0 ? c : code;
     error_set(err, code, text ? text_key(text) : NULL, NULL);
     err->sys_errno = (int)json_get_int(packed, "errno", 0);
-    size_t i;
-    json_t *item;
-    json_array_foreach (json_object_get(packed, "items"), i, item)
+    json_each (json_object_get(packed, "items"), i, item)
         item_unpack(err, json_string_value(json_array_get(item, 0))[0], json_string_value(json_array_get(item, 1)),
                     json_string_value(json_array_get(item, 2)));
     return -1;

@@ -66,15 +66,13 @@ static void put_scalar(struct buf *b, const char *text)
 static void put_yaml_value(struct buf *b, const json_t *value)
 {
     const char *text = json_string_value(value);
-    size_t i;
-    json_t *one;
     if (text && is_block(text)) {
         put_block(b, text);
     } else if (text) {
         put_scalar(b, text);
     } else {
         buf_puts(b, "[");
-        json_array_foreach (value, i, one) {
+        json_each (value, i, one) {
             buf_puts(b, i ? ", " : "");
             put_scalar(b, json_string_value(one));
         }
@@ -89,7 +87,7 @@ static void put_pair(struct buf *b, const char *key, const json_t *value)
     buf_puts(b, "\n");
 }
 
-static bool is_absent(const json_t *value)
+static bool value_is_absent(const json_t *value)
 {
     return !value || json_is_null(value);
 }
@@ -98,7 +96,7 @@ void edit_text_new(struct buf *text, const json_t *values)
 {
     for (size_t i = 0; i < REQUEST_KEY_COUNT; i++) {
         const json_t *value = json_object_get(values, request_keys[i]);
-        if (!is_absent(value) && !(json_is_array(value) && json_array_size(value) == 0))
+        if (!value_is_absent(value) && !(json_is_array(value) && json_array_size(value) == 0))
             put_pair(text, request_keys[i], value);
     }
 }
@@ -143,11 +141,11 @@ static size_t line_start(const struct layout *l, unsigned line)
 }
 
 /* Columns count characters. */
-static size_t offset_of(const struct layout *l, unsigned line, unsigned column)
+static size_t layout_offset_of(const struct layout *l, unsigned line, unsigned column)
 {
     size_t at = line_start(l, line);
     for (; column > 1 && at < l->len; column--)
-        for (at++; at < l->len && ((unsigned char)l->text[at] & 0xc0) == 0x80;)
+        for (at++; at < l->len && utf8_is_inside(l->text[at]);)
             at++;
     return at;
 }
@@ -186,7 +184,7 @@ static int skip_value(struct yaml_reader *reader, struct yaml_piece *piece, cons
     return 0;
 }
 
-static int read_entries(struct layout *l, struct yaml_reader *reader)
+static int layout_read_entries(struct layout *l, struct yaml_reader *reader)
 {
     struct yaml_piece piece, first;
     const char *reason;
@@ -214,11 +212,11 @@ static int read_entries(struct layout *l, struct yaml_reader *reader)
         /* A plain empty value has no place of its own. */
         bool is_short = first.end_line == line && first.end_column > colon + 1 && !first.is_block;
         if (is_short && piece.type == YAML_PIECE_SCALAR) {
-            e->value_from = offset_of(l, line, piece.column);
-            e->value_to = offset_of(l, line, piece.end_column);
+            e->value_from = layout_offset_of(l, line, piece.column);
+            e->value_to = layout_offset_of(l, line, piece.end_column);
         } else if (is_short) { /* [a, b] on the key's line */
-            e->value_to = offset_of(l, line, piece.end_column);
-            e->value_from = offset_of(l, line, colon) + 1;
+            e->value_to = layout_offset_of(l, line, piece.end_column);
+            e->value_from = layout_offset_of(l, line, colon) + 1;
             e->value_from += strspn(l->text + e->value_from, " \t");
             if (l->text[e->value_from] != '[')
                 e->value_to = e->value_from = 0;
@@ -235,7 +233,7 @@ static int layout_read(struct layout *l, const char *text, size_t len)
     *l = (struct layout){.text = text, .len = len};
     if (yaml_reader_open(text, len, &reader, &ignored) < 0)
         return -1;
-    int result = read_entries(l, reader);
+    int result = layout_read_entries(l, reader);
     yaml_reader_close(reader);
     return result;
 }
@@ -301,7 +299,7 @@ static int change_key(struct buf *text, const char *key, const json_t *value)
     if (layout_read(&l, buf_str(text), text->len) < 0)
         return -1;
     const struct entry *e = layout_find(&l, key);
-    if (is_absent(value)) {
+    if (value_is_absent(value)) {
         if (e)
             text_splice(text, e->from, e->to, "");
         return 0;
@@ -333,7 +331,7 @@ static json_t *wanted_values(const struct request *before, const json_t *values)
     void *next;
     json_object_foreach_safe(all, next, key, value)
     {
-        if (is_absent(value))
+        if (value_is_absent(value))
             json_object_del(all, key);
     }
     return all;
@@ -345,7 +343,7 @@ bool edit_text_says(const struct request *request, const json_t *values)
         const json_t *is = json_object_get(request->json, request_keys[i]),
                      *must = json_object_get(values, request_keys[i]);
         bool stands = request->given & 1u << i && is && !(json_is_array(is) && json_array_size(is) == 0);
-        if (is_absent(must) ? stands : !json_equal(is, must))
+        if (value_is_absent(must) ? stands : !json_equal(is, must))
             return false;
     }
     return true;
@@ -358,8 +356,7 @@ static int request_rewrite(const struct request *before, const json_t *want, str
         return -1;
     if (memchr(before->text.data, '#', before->text.len)) {
         error_set(err, TSK_INVALID_INPUT, "request_form", "source", before->source, NULL);
-        error_add_next(err, "tasuki request edit %s", before->id);
-        return -1;
+        return error_add_next(err, "tasuki request edit %s", before->id);
     }
     buf_reset(text);
     edit_text_new(text, want);
@@ -369,13 +366,12 @@ static int request_rewrite(const struct request *before, const json_t *want, str
 int edit_text_change(const struct request *before, const json_t *values, enum lang lang, struct buf *text,
                      struct tsk_error *err)
 {
-    const char *key;
-    json_t *value, *want CLEANUP_JSON = wanted_values(before, values);
+    json_t *want CLEANUP_JSON = wanted_values(before, values);
     struct buf anew CLEANUP(buf_clear) = {.max = REQUEST_SIZE_MAX};
     struct request after CLEANUP(request_clear) = {.json = NULL}, meant CLEANUP(request_clear) = {.json = NULL};
     bool is_done = true;
     buf_put(text, buf_str(&before->text), before->text.len);
-    json_object_foreach ((json_t *)values, key, value)
+    json_each_pair (values, key, value)
         is_done = is_done && change_key(text, key, value) == 0;
     request_parse(before->id, buf_str(text), text->len, lang, &after);
     if (is_done && !request_is_broken(&after) && edit_text_says(&after, want))

@@ -30,7 +30,7 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static void put_pair(json_t *env, const char *name, const char *value)
+static void elsewhere_put_pair(json_t *env, const char *name, const char *value)
 {
     struct buf pair CLEANUP(buf_clear) = BUF_INIT;
     if (!value)
@@ -40,7 +40,7 @@ static void put_pair(json_t *env, const char *name, const char *value)
 }
 
 /* `redis: URL`, or a map with these keys. */
-static void put_settings(const struct yaml_node *redis, json_t *env)
+static void elsewhere_put_settings(const struct yaml_node *redis, json_t *env)
 {
     static const char *const keys[][2] = {
         {"user", "TASUKI_REDIS_USER"}, {"password_file", "TASUKI_REDIS_PASSWORD_FILE"},
@@ -49,7 +49,10 @@ static void put_settings(const struct yaml_node *redis, json_t *env)
         {"pool", "TASUKI_REDIS_POOL"}, {"key_file", "TASUKI_REDIS_KEY_FILE"}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const struct yaml_node *node = redis ? yaml_get(redis, keys[i][0]) : NULL;
-        put_pair(env, keys[i][1], variable(keys[i][1]) ? variable(keys[i][1]) : node ? yaml_text(node) : NULL);
+        elsewhere_put_pair(env, keys[i][1],
+                           variable(keys[i][1]) ? variable(keys[i][1])
+                           : node               ? yaml_text(node)
+                                                : NULL);
     }
 }
 
@@ -84,8 +87,8 @@ int elsewhere_find(struct tsk_workspace *ws, const char *url, const char *rememb
     if (launch_find_program("tasuki-worker", ret->program, err) < 0)
         return -1;
     ret->env = json_array();
-    put_pair(ret->env, "TASUKI_REDIS", wanted);
-    put_settings(redis, ret->env);
+    elsewhere_put_pair(ret->env, "TASUKI_REDIS", wanted);
+    elsewhere_put_settings(redis, ret->env);
     show_url(wanted, ret->shown);
     return remembered ? 0 : elsewhere_ask(ret, question, &server, err);
 }
@@ -104,9 +107,8 @@ void elsewhere_use(const struct elsewhere *elsewhere, struct runner_options *opt
 static void put_environment(const struct elsewhere *elsewhere, char **env, size_t room)
 {
     extern char **environ;
-    size_t at = 0, i;
-    json_t *pair;
-    json_array_foreach (elsewhere->env, i, pair)
+    size_t at = 0;
+    json_each (elsewhere->env, i, pair)
         env[at++] = (char *)json_string_value(pair);
     for (size_t k = 0; environ[k] && at + 1 < room; k++)
         if (strncmp(environ[k], "TASUKI_REDIS", 12) != 0)

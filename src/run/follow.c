@@ -6,6 +6,7 @@
  *  F2  A lock whose holder is dead is kept by leftovers only: nobody will write a stage for them.
  *  F3  A lock that names a run without being held as our runners hold it (another tool's, or one taken by hand) says nothing
  *      about runs of ours. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "graph/rundir.h"
 #include "lock/wait.h"
@@ -68,12 +69,12 @@ static int look_once(struct follow *f, struct tsk_error *err)
 
 static void pause_for(int64_t *pause_ms)
 {
-    nanosleep(&(struct timespec){.tv_nsec = *pause_ms * 1000000}, NULL);
+    clock_nap(*pause_ms);
     *pause_ms = *pause_ms * 2 < PAUSE_MAX_MS ? *pause_ms * 2 : PAUSE_MAX_MS;
 }
 
 /* Until nobody has the run any more (F1), or the time is up; -1: there is no such run, and nobody is about to make it. */
-static int wait_for_end(struct follow *f, struct tsk_error *err)
+static int follow_wait_for_end(struct follow *f, struct tsk_error *err)
 {
     for (int64_t pause_ms = PAUSE_MIN_MS;;) {
         bool was_locked = run_lock_is_taken_by(f->ws, &f->lock, f->run_id), had_lock = f->lock.id[0]; /* F1 to F3 */
@@ -106,7 +107,7 @@ int run_follow(struct tsk_workspace *ws, const char *run_id, const struct run_lo
     snprintf(follow.run_id, sizeof follow.run_id, "%s", run_id);
     if (lock)
         follow.lock = *lock;
-    if (wait_for_end(&follow, err) < 0 || rundir_open(ws, follow.run_id, &run, err) < 0)
+    if (follow_wait_for_end(&follow, err) < 0 || rundir_open(ws, follow.run_id, &run, err) < 0)
         return -1;
     int looked = book_run_stage(&run, ret_stage, err);
     rundir_clear(&run);

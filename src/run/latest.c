@@ -1,4 +1,5 @@
 /* latest.c - S6, S7, S9: what the latest run of a request means for the next `request run`, resume or queue. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "lock/lock.h"
 #include "run/book.h"
@@ -48,15 +49,15 @@ void latest_wait(struct tsk_workspace *ws, const char *request_id)
         struct tsk_error ignored;
         json_t *stage CLEANUP_JSON = NULL;
         int looked = look_at_latest(ws, request_id, latest, false, &stage, &ignored);
-        if (looked < 0 || strcmp(json_get_string(stage, "status", ""), "RUNNING") != 0 || clock_now().boot_ms > until)
+        if (looked < 0 || !json_text_is(stage, "status", "RUNNING") || clock_now().boot_ms > until)
             return;
-        nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+        clock_nap(2);
     }
 }
 
 static bool waits_for_answer(const json_t *stage)
 {
-    return strcmp(json_get_string(stage, "status", ""), "NEEDS_INPUT") == 0;
+    return json_text_is(stage, "status", "NEEDS_INPUT");
 }
 
 /* S9. It is RUNNING for the moment in which who answers has the run's byte. */
@@ -70,7 +71,7 @@ static bool is_answered(const json_t *stage)
 /* S9. */
 static bool can_go_on(const json_t *stage)
 {
-    return is_answered(stage) || strcmp(json_get_string(stage, "status", ""), "INTERRUPTED") == 0;
+    return is_answered(stage) || json_text_is(stage, "status", "INTERRUPTED");
 }
 
 /* Whether the run was begun with what the flow's file says now; if the file cannot be read, the resumed run reports it. */
@@ -94,8 +95,7 @@ static int refuse_changed(const char *text, const char *request_id, const char *
     error_add(err, "request_id", request_id);
     error_add(err, "run_id", latest);
     error_add_next(err, "tasuki resume %s", latest);
-    error_add_next(err, "tasuki request run %s --new", request_id);
-    return -1;
+    return error_add_next(err, "tasuki request run %s --new", request_id);
 }
 
 /* -1, and start_request continues with that run. */
@@ -118,8 +118,7 @@ static int refuse_waiting(const char *request_id, const char *latest, struct tsk
     error_add(err, "request_id", request_id);
     error_add(err, "run_id", latest);
     error_add_next(err, "tasuki runs show %s", latest); /* it has the questions, and the forms of their answers */
-    error_add_next(err, "tasuki answer %s TEXT", latest);
-    return -1;
+    return error_add_next(err, "tasuki answer %s TEXT", latest);
 }
 
 static bool is_locked(struct tsk_workspace *ws, const char *request_id)
@@ -166,15 +165,14 @@ int latest_settle(const struct wanted *wanted, char goes_on[RUN_ID_MAX], struct 
 /* S7: an answer continues with the run that has asked, once, and not with one that another has taken the place of. */
 static int need_answered(const char *run_id, const char *latest, const json_t *stage, struct tsk_error *err)
 {
-    if (strcmp(json_get_string(stage, "status", ""), "CANCELLED") == 0)
+    if (json_text_is(stage, "status", "CANCELLED"))
         return error_set(err, TSK_CONFLICT, "run_given_up", "run", run_id, NULL);
     if (!is_answered(stage))
         return error_set(err, TSK_CONFLICT, START_ANSWER_USED, "run", run_id, NULL);
     if (!latest[0] || strcmp(latest, run_id) == 0)
         return 0;
     error_set(err, TSK_CONFLICT, "run_replaced", "run", run_id, "latest", latest, NULL);
-    error_add_next(err, "tasuki runs show %s", latest);
-    return -1;
+    return error_add_next(err, "tasuki runs show %s", latest);
 }
 
 int latest_need(struct tsk_workspace *ws, const struct run_start *start, const char *request_id, const char *run_id,

@@ -1,6 +1,7 @@
 #include "run/prune.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "base/yaml.h"
 #include "graph/journal.h"
 #include "graph/run_names.h"
@@ -20,11 +21,10 @@ static int keep_number(const struct yaml *doc, const struct yaml_node *keep, con
                        struct tsk_error *err)
 {
     const struct yaml_node *node = yaml_get(keep, key);
-    char path[32], most[24];
+    char path[32];
     snprintf(path, sizeof path, "keep.%s", key);
-    snprintf(most, sizeof most, "%lld", (long long)max);
     if (node && (yaml_int(node, ret) < 0 || *ret < 0 || *ret > max))
-        return yaml_error(doc, node, err, "yaml_why_range", "key", path, "min", "0", "max", most, NULL);
+        return yaml_error(doc, node, err, "yaml_why_range", "key", path, "min", "0", "max", DIGITS(max), NULL);
     return 0;
 }
 
@@ -203,8 +203,7 @@ static int refuse_latest(const struct rundir *run, const json_t *stage, struct t
     const char *request = json_get_string(stage, "request_id", "");
     error_set(err, TSK_CONFLICT, "run_rm_latest", "run", run->id, "request", request, "run_id", run->id, NULL);
     error_add(err, "request_id", request);
-    error_add_next(err, "tasuki request rm %s", request);
-    return -1;
+    return error_add_next(err, "tasuki request rm %s", request);
 }
 
 static int remove_opened(struct tsk_workspace *ws, struct rundir *run, struct tsk_error *err)

@@ -1,4 +1,5 @@
 #include "run/queue.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "lock/held.h"
@@ -66,8 +67,7 @@ static void write_record(struct queue *q)
 
 static json_t *time_now(void)
 {
-    char text[TIME_TEXT_MAX];
-    time_format_exact(clock_now().wall_ms, text);
+    const char *text = TIME_EXACT(clock_now().wall_ms);
     return json_string(text);
 }
 
@@ -132,7 +132,7 @@ static bool is_told_to_stop(struct queue *q)
 /* ---- one after the other -------------------------------------------------------------------------------- */
 
 /* The last of the runs, and what its request is about. */
-static void tell_run(struct queue *q)
+static void queue_tell_run(struct queue *q)
 {
     const struct book_entry *entry = book_find(q->book, q->request_id);
     const json_t *line = json_array_get(q->ran, json_array_size(q->ran) - 1);
@@ -151,7 +151,7 @@ static bool run_begun(void *data, const json_t *stage)
         q->ran, json_pack("{s:s, s:s, s:s}", "request_id", q->request_id, "run_id", run, "status", "RUNNING"));
     write_record(q);
     put_queue_event(q, "queue.next", json_pack("{s:s, s:s}", "request_id", q->request_id, "run_id", run));
-    tell_run(q);
+    queue_tell_run(q);
     bool goes_on = !q->options->start.begun || q->options->start.begun(q->options->start.begun_data, stage);
     return queue_stopping_of(q) != QUEUE_STOPS_NOW && goes_on;
 }
@@ -169,8 +169,8 @@ static bool is_as_seen(struct queue *q, const struct book_entry *entry)
         return false;
     if (!stage)
         return !entry->run;
-    return strcmp(json_get_string(stage, "run_id", ""), json_get_string(entry->run, "run_id", "")) == 0 &&
-           strcmp(json_get_string(stage, "status", ""), json_get_string(entry->run, "status", "")) == 0;
+    return json_text_is(stage, "run_id", json_get_string(entry->run, "run_id", "")) &&
+           json_text_is(stage, "status", json_get_string(entry->run, "status", ""));
 }
 
 /* U5, under the request's lock. */
@@ -179,9 +179,7 @@ static int queue_decide(void *data, struct tsk_error *err)
     struct queue *q = data;
     const struct book_entry *entry = book_find(q->book, q->request_id), *other;
     bool is_same = is_as_seen(q, entry);
-    size_t i;
-    json_t *id;
-    json_array_foreach (json_object_get(entry->request.json, "depends_on"), i, id)
+    json_each (json_object_get(entry->request.json, "depends_on"), i, id)
         is_same = is_same && (other = book_find(q->book, json_string_value(id))) && is_as_seen(q, other);
     bool is_stopped = is_told_to_stop(q) || queue_stay_is_signalled(&q->stay);
     q->decision = is_stopped ? DECIDE_STOP : is_same ? DECIDE_GO : DECIDE_LATE;
@@ -234,12 +232,12 @@ static void note_error(struct queue *q, json_t *line, const struct tsk_error *er
 }
 
 /* After a run that has begun, or was recorded. */
-static void note_seen(struct queue *q, const struct book_entry *entry, size_t before)
+static void queue_note_seen(struct queue *q, const struct book_entry *entry, size_t before)
 {
     size_t count = json_array_size(q->ran);
     if (count == before)
         return;
-    tell_run(q);
+    queue_tell_run(q);
     q->count++;
     json_object_set_new(q->seen, entry->request.id,
                         json_pack("{s:O, s:s}", "run_id", json_object_get(json_array_get(q->ran, before), "run_id"),
@@ -252,7 +250,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
 {
     struct tsk_error err;
     json_t *stage CLEANUP_JSON = NULL;
-    bool resumes = strcmp(json_get_string(entry->run, "status", ""), "INTERRUPTED") == 0;
+    bool resumes = json_text_is(entry->run, "status", "INTERRUPTED");
     size_t before = json_array_size(q->ran);
     q->request_id = entry->request.id;
     q->decision = DECIDE_GO;
@@ -262,7 +260,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     json_t *line = json_array_size(q->ran) > before ? json_array_get(q->ran, before) : NULL;
     if (result < 0) {
         note_error(q, line, &err);
-        note_seen(q, entry, before);
+        queue_note_seen(q, entry, before);
         return reason_of_error(q, &err);
     }
     q->misses = 0;
@@ -270,7 +268,7 @@ static enum queue_reason run_one(struct queue *q, const struct book_entry *entry
     const char *status = json_get_string(stage, "status", "");
     if (line)
         json_object_set_new(line, "status", json_string(status));
-    note_seen(q, entry, before);
+    queue_note_seen(q, entry, before);
     return name_run(q, NULL, NULL) ? reason_of_status(status) : QUEUE_LOCK_LOST;
 }
 
@@ -293,8 +291,8 @@ static bool was_run(const struct queue *q, const struct book_entry *entry)
     const json_t *seen = json_object_get(q->seen, entry->request.id);
     if (!seen || !q->options->stays)
         return seen;
-    return strcmp(json_get_string(seen, "run_id", ""), json_get_string(entry->run, "run_id", "?")) == 0 &&
-           strcmp(json_get_string(seen, "updated_at", ""), entry->request.updated_at) == 0;
+    return json_text_is(seen, "run_id", json_get_string(entry->run, "run_id", "?")) &&
+           json_text_is(seen, "updated_at", entry->request.updated_at);
 }
 
 static enum queue_reason limit_reached(struct queue *q)
@@ -318,7 +316,7 @@ static const struct book_entry *queue_choose(struct queue *q, struct book *book)
         return next;
     for (size_t i = 0; i < book->count; i++)
         book->entries[i].was_run = was_run(q, &book->entries[i]);
-    nanosleep(&(struct timespec){.tv_nsec = MISS_MS * 1000000}, NULL);
+    clock_nap(MISS_MS);
     return book_next(book);
 }
 
@@ -393,8 +391,7 @@ static int queue_refused(struct tsk_error *err)
         return -1;
     error_clear_next(err);
     error_add_next(err, "tasuki queue status");
-    error_add_next(err, "tasuki wait lock queue");
-    return -1;
+    return error_add_next(err, "tasuki wait lock queue");
 }
 
 int queue_run(struct tsk_workspace *ws, const struct queue_run *options, json_t **ret, enum tsk_code *ret_verdict,

@@ -126,7 +126,7 @@ static json_t *describe_next(const struct book_entry *entry)
         return json_null();
     json_t *json = book_json(entry);
     json_object_del(json, "body");
-    bool resumes = strcmp(json_get_string(entry->run, "status", ""), "INTERRUPTED") == 0;
+    bool resumes = json_text_is(entry->run, "status", "INTERRUPTED");
     json_object_set(json, "resumes", resumes ? json_object_get(entry->run, "run_id") : json_null());
     return json;
 }
@@ -158,8 +158,8 @@ static json_t *read_queue_record(struct tsk_workspace *ws)
     return record ? record : json_null();
 }
 
-static void put_lock(struct tsk_workspace *ws, const struct lock_target *target, const struct judgement *found,
-                     json_t *status)
+static void queue_put_lock(struct tsk_workspace *ws, const struct lock_target *target, const struct judgement *found,
+                           json_t *status)
 {
     struct now now = clock_now();
     const struct lock_record *record = &found->record;
@@ -184,14 +184,14 @@ int queue_status(struct tsk_workspace *ws, const struct book *book, json_t **ret
     const struct book_entry *next = book_next(book);
     json_t *last = read_queue_record(ws);
     bool is_running = found.verdict == VERDICT_HELD;
-    bool was_killed = !is_running && strcmp(json_get_string(last, "status", ""), "RUNNING") == 0;
+    bool was_killed = !is_running && json_text_is(last, "status", "RUNNING");
     json_t *status = json_pack("{s:s, s:I, s:s?, s:o}", "status",
                                is_running   ? "running"
                                : was_killed ? "interrupted"
                                             : "idle",
                                "ready", (json_int_t)ready, "next", next ? next->request.id : NULL, "last", last);
     if (is_running)
-        put_lock(ws, &target, &found, status);
+        queue_put_lock(ws, &target, &found, status);
     lock_target_clear(&target);
     *ret = status;
     return 0;

@@ -80,7 +80,7 @@ static bool is_wanted_change(const struct queue_stay *stay, const struct inotify
     return strncmp(name, "request.", 8) == 0 || strncmp(name, "queue.", 6) == 0;
 }
 
-static bool read_changes(const struct queue_stay *stay)
+static bool stay_read_changes(const struct queue_stay *stay)
 {
     _Alignas(struct inotify_event) char text[4096];
     bool is_wanted = false;
@@ -103,7 +103,7 @@ enum queue_woken queue_stay_wait(struct queue_stay *stay, int64_t until_ms)
         if (left <= 0)
             return QUEUE_TIME_UP;
         int count = poll(polls, 2, left > INT32_MAX ? INT32_MAX : (int)left);
-        if (count > 0 && polls[0].revents && read_changes(stay))
+        if (count > 0 && polls[0].revents && stay_read_changes(stay))
             return QUEUE_WOKEN;
     }
 }

@@ -46,13 +46,13 @@ static void request_excerpt(const struct reader *r, unsigned line, char out[REQU
     while (at && at + n < end && n < REQUEST_EXCERPT_MAX && at[n] != '\n' && at[n] != '\r' && at[n])
         n++;
     if (n == REQUEST_EXCERPT_MAX) /* not in the middle of a character */
-        while (n > 0 && at + n < end && ((unsigned char)at[n] & 0xc0) == 0x80)
+        while (n > 0 && at + n < end && utf8_is_inside(at[n]))
             n--;
     memcpy(out, at ? at : "", n);
     out[n] = '\0';
 }
 
-static void add_problem(struct reader *r, unsigned line, unsigned column, const char *reason)
+static void request_add_problem(struct reader *r, unsigned line, unsigned column, const char *reason)
 {
     char shown[REQUEST_EXCERPT_MAX + 8];
     request_excerpt(r, line, shown);
@@ -71,7 +71,7 @@ static void __attribute__((sentinel)) req_problem(struct reader *r, const struct
     va_start(pairs, key);
     text_put_list(&reason, r->lang, key, &pairs);
     va_end(pairs);
-    add_problem(r, node ? node->line : 1, node ? node->column : 1, buf_str(&reason));
+    request_add_problem(r, node ? node->line : 1, node ? node->column : 1, buf_str(&reason));
 }
 
 /* ---- values --------------------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static void read_request_text(struct reader *r, const struct yaml_node *node)
 }
 
 /* The index of the text in `words`; -1 with a problem. */
-static int read_word(struct reader *r, const struct yaml_node *node, const char *const *words, const char *want)
+static int request_read_word(struct reader *r, const struct yaml_node *node, const char *const *words, const char *want)
 {
     const char *text = yaml_text(node);
     for (int i = 0; text && words[i]; i++)
@@ -114,7 +114,7 @@ static void read_depends(struct reader *r, const struct yaml_node *node)
     }
 }
 
-static void read_run(struct reader *r, const struct yaml_node *node)
+static void request_read_run(struct reader *r, const struct yaml_node *node)
 {
     if (node->type == YAML_SCALAR) {
         read_request_text(r, node);
@@ -140,7 +140,7 @@ static void read_unknown(struct reader *r, const struct yaml_node *node)
                 NULL);
 }
 
-static void read_key(struct reader *r, const struct yaml_node *node)
+static void request_read_key(struct reader *r, const struct yaml_node *node)
 {
     struct request *request = r->request;
     if (strcmp(node->key, "title") == 0 || strcmp(node->key, "flow") == 0 || strcmp(node->key, "body") == 0) {
@@ -149,15 +149,15 @@ static void read_key(struct reader *r, const struct yaml_node *node)
         if (!yaml_text(node) || strcmp(yaml_text(node), request->id) != 0)
             req_problem(r, node, "req_id", "id", request->id, NULL);
     } else if (strcmp(node->key, "status") == 0) {
-        int status = read_word(r, node, request_status_names, "draft, ready, archived");
+        int status = request_read_word(r, node, request_status_names, "draft, ready, archived");
         request->status = status < 0 ? REQUEST_DRAFT : (enum request_status)status;
     } else if (strcmp(node->key, "priority") == 0) {
-        int priority = read_word(r, node, request_priorities, "P0, P1, P2, P3");
+        int priority = request_read_word(r, node, request_priorities, "P0, P1, P2, P3");
         request->priority = priority < 0 ? REQUEST_PRIORITY_DEFAULT : priority;
     } else if (strcmp(node->key, "depends_on") == 0) {
         read_depends(r, node);
     } else if (strcmp(node->key, "run") == 0) {
-        read_run(r, node);
+        request_read_run(r, node);
     } else {
         read_unknown(r, node);
     }
@@ -190,8 +190,8 @@ static void reader_refused(struct reader *r, const struct tsk_error *err)
                *reason = tsk_error_context(err, "reason");
     struct buf words CLEANUP(buf_clear) = BUF_INIT;
     text_put_reason(&words, r->lang, reason ? reason : "?");
-    add_problem(r, line ? (unsigned)strtoul(line, NULL, 10) : 1, column ? (unsigned)strtoul(column, NULL, 10) : 1,
-                buf_str(&words));
+    request_add_problem(r, line ? (unsigned)strtoul(line, NULL, 10) : 1,
+                        column ? (unsigned)strtoul(column, NULL, 10) : 1, buf_str(&words));
 }
 
 static void request_begin(struct request *request, const char *id)
@@ -223,7 +223,7 @@ static void request_parse_text(struct request *request, const char *text, size_t
     for (size_t i = 0; i < REQUEST_KEY_COUNT; i++)
         request->given |= yaml_get(root, request_keys[i]) ? 1u << i : 0;
     for (const struct yaml_node *node = root->first; node; node = node->next)
-        read_key(&r, node);
+        request_read_key(&r, node);
     request_settle(&r, root);
 }
 
@@ -253,8 +253,7 @@ int request_need_whole(const struct request *request, struct tsk_error *err)
     json_write(&all, request->problems, false);
     if (!all.failed)
         error_add_json(err, "problems", buf_str(&all));
-    error_add_next(err, "tasuki request show %s", request->id);
-    return -1;
+    return error_add_next(err, "tasuki request show %s", request->id);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------- */
@@ -317,19 +316,17 @@ static int request_not_found(const char *id, const char *key, const char *near, 
 {
     error_set(err, TSK_REQUEST_NOT_FOUND, key, "request", id, near ? "near" : NULL, near, NULL);
     error_add(err, "request_id", id);
-    error_add_next(err, "tasuki request list");
-    return -1;
+    return error_add_next(err, "tasuki request list");
 }
 
 /* How many requests begin so, and the id of the last one; -1 if they cannot be listed. */
 static int count_beginning(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX], struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
-    size_t i;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL;
     int found = 0;
     if (request_list(ws, &ids, &strays, err) < 0)
         return -1;
-    json_array_foreach (ids, i, one) {
+    json_each (ids, i, one) {
         if (strncmp(json_string_value(one), start, strlen(start)) != 0)
             continue;
         found++;
@@ -349,10 +346,10 @@ static void add_unreadable(struct reader *r, int reason)
     if (key)
         req_problem(r, NULL, key, NULL);
     else
-        add_problem(r, 1, 1, strerrordesc_np(reason));
+        request_add_problem(r, 1, 1, strerrordesc_np(reason));
 }
 
-static int read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
+static int request_read_file(int folder, struct request *request, enum lang lang, struct tsk_error *err)
 {
     char name[LOCK_ID_MAX + 8];
     struct stat st;
@@ -393,7 +390,7 @@ int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struc
                                : fs_error(err, "open", ws->state_dir, REQUEST_FOLDER);
     struct request request;
     request_begin(&request, id);
-    if (read_file(folder, &request, lang, err) < 0) {
+    if (request_read_file(folder, &request, lang, err) < 0) {
         request_clear(&request);
         struct tsk_error ignored; /* the file itself is missing: a failed search only costs the hint */
         return count_beginning(ws, id, near, &ignored) == 1 ? request_not_found(id, "request_unknown_near", near, err)
@@ -438,24 +435,22 @@ static int compare_added(const void *left, const void *right)
 
 static const char *id_at_place(struct tsk_workspace *ws, const json_t *ids, size_t place)
 {
-    size_t i, count = json_array_size(ids);
-    json_t *id;
+    size_t count = json_array_size(ids);
     int folder CLEANUP_FD = look_in_folder(ws);
     if (place > count || folder < 0)
         return NULL;
-    struct added *all = calloc(count, sizeof *all);
+    struct added *all CLEANUP_FREE = calloc(count, sizeof *all);
     BUG(!all);
-    json_array_foreach ((json_t *)ids, i, id)
+    json_each (ids, i, id)
         all[i] = (struct added){json_string_value(id), added_ms(folder, json_string_value(id))};
     qsort(all, count, sizeof *all, compare_added);
     const char *found = all[place - 1].id;
-    free(all);
     return found;
 }
 
 /* How well a name fits an id: 3 it is the id, with or without RQ-; 2 its beginning; 1 a part of it; 0 not at all. What changes
  * something needs a name that cannot be another request's id: RQ-1 is never RQ-10. -1: as such a name it is too short. */
-static int fit_of(const char *id, const char *name, bool may_change)
+static int request_fit_of(const char *id, const char *name, bool may_change)
 {
     const char *rest = id + strlen(REQUEST_PREFIX);
     size_t len = strlen(name);
@@ -470,21 +465,18 @@ static int fit_of(const char *id, const char *name, bool may_change)
     return strstr(rest, name) ? 1 : 0;
 }
 
-static int refuse_short(const char *name, struct tsk_error *err)
+static int request_refuse_short(const char *name, struct tsk_error *err)
 {
-    char count[24];
-    snprintf(count, sizeof count, "%d", REQUEST_PART_MIN);
     request_not_found(name, "request_part_short", NULL, err);
-    error_add(err, "count", count);
-    return -1;
+    return error_add(err, "count", DIGITS(REQUEST_PART_MIN));
 }
 
 int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change, char id[LOCK_ID_MAX],
                     struct tsk_error *err)
 {
-    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL, *one;
+    json_t *ids CLEANUP_JSON = NULL, *strays CLEANUP_JSON = NULL;
     const char *found = NULL;
-    size_t i, count = 0, place = place_of_name(name);
+    size_t count = 0, place = place_of_name(name);
     int best = 0;
     bool is_short = false;
     snprintf(id, LOCK_ID_MAX, "%s", name);
@@ -492,8 +484,8 @@ int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change,
         return request_not_found(name, "request_unknown", NULL, err);
     if (request_list(ws, &ids, &strays, err) < 0)
         return -1;
-    json_array_foreach (ids, i, one) {
-        int fit = place ? 0 : fit_of(json_string_value(one), name, may_change);
+    json_each (ids, i, one) {
+        int fit = place ? 0 : request_fit_of(json_string_value(one), name, may_change);
         is_short = is_short || fit < 0;
         found = fit > best ? json_string_value(one) : found;
         count = fit > best ? 1 : count + (fit > 0 && fit == best);
@@ -506,7 +498,7 @@ int request_resolve(struct tsk_workspace *ws, const char *name, bool may_change,
     if (found)
         snprintf(id, LOCK_ID_MAX, "%s", found);
     else if (is_short)
-        return refuse_short(name, err);
+        return request_refuse_short(name, err);
     else if (place)
         return request_not_found(name, json_array_size(ids) ? "request_unknown" : "request_none", NULL, err);
     return 0; /* the one that reads it says that there is none */

@@ -132,8 +132,7 @@ static int lock_refused(const struct run_lock *which, const struct lock_record *
     }
     error_add_next(err, "tasuki wait lock request/%s", which->id);
     error_add_next(err, "tasuki lock check request %s", which->id);
-    error_add_next(err, "tasuki lock acquire request %s --force", which->id);
-    return -1;
+    return error_add_next(err, "tasuki lock acquire request %s --force", which->id);
 }
 
 static int try_lock(struct tsk_workspace *ws, const struct run_lock *which, const char *run_id, int64_t wait_ms,
@@ -152,7 +151,7 @@ static int try_lock(struct tsk_workspace *ws, const struct run_lock *which, cons
 }
 
 /* R3: nobody executes the run any more, but processes of its tasks keep the lock. */
-static int end_leftovers(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err)
+static int run_end_leftovers(struct tsk_workspace *ws, const char *run_id, struct tsk_error *err)
 {
     struct rundir run;
     if (rundir_open(ws, run_id, &run, err) < 0)
@@ -173,7 +172,7 @@ int run_lock_take(struct tsk_workspace *ws, const struct run_lock *which, const 
     const struct lock_record *by = &outcome.before.record;
     bool is_held = result < 0 && err->code == lock_kind_get(which->kind)->held_code;
     bool is_left = by->run_id[0] && (start_is_holder_gone(by) || strcmp(by->run_id, run_id) == 0);
-    if (is_held && is_left && end_leftovers(ws, by->run_id, &ignored) == 0)
+    if (is_held && is_left && run_end_leftovers(ws, by->run_id, &ignored) == 0)
         /* Its last runner may be about to release it. */
         result = try_lock(ws, which, run_id, RELEASE_MS, ret, &outcome, err);
     return result < 0 ? lock_refused(which, by, again, err) : 0;
@@ -198,15 +197,14 @@ bool run_lock_is_taken_by(struct tsk_workspace *ws, const struct run_lock *which
 json_t *run_lock_json(const struct tsk_lock *lock)
 {
     const struct lock_record *record = &lock->record;
-    char created[TIME_TEXT_MAX], expires[TIME_TEXT_MAX], path[PATH_MAX];
+    char path[PATH_MAX];
     bool is_name = lock->target.kind->kind == TSK_LOCK_NAME;
-    time_format_local(record->created_ms, created);
-    time_format_local(record->expires_ms, expires);
     lock_target_path(&lock->target, path);
     return json_pack("{s:s, s:s*, s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:s}", "lock_type", lock->target.kind->name,
                      "name", is_name ? lock->target.id : NULL, "request_id", record->request_id, "run_id",
                      record->run_id, "pid", (int)record->pid, "host", record->host, "hostname", record->hostname,
-                     "created_at", created, "expires_at", expires, "fence", (json_int_t)record->fence, "path", path);
+                     "created_at", TIME_LOCAL(record->created_ms), "expires_at", TIME_LOCAL(record->expires_ms),
+                     "fence", (json_int_t)record->fence, "path", path);
 }
 
 /* The file that we have open is the one at its path: nobody has taken it away. Without the guard, which somebody may hold. */

@@ -74,7 +74,7 @@ int run_log_tail(int dir, const char *path, int64_t lines, struct buf *text, off
 }
 
 /* The log of a failure, below the workspace's state; the stage is a file that others may have written. */
-static const char *log_of(const json_t *failure)
+static const char *run_log_of(const json_t *failure)
 {
     const char *log = json_get_string(failure, "log", NULL), *at = log ? strstr(log, "/runs/") : NULL;
     return at && !strstr(at, "/../") ? at + 1 : NULL;
@@ -113,7 +113,7 @@ static void add_lines(struct tsk_workspace *ws, json_t *failure, size_t most)
     off_t offset;
     struct tsk_error ignored; /* the reason is there all the same, and `runs logs` reports the error */
     struct buf text CLEANUP(buf_clear) = {.max = RUN_LOG_MAX + RUN_LOG_PIECE};
-    const char *path = log_of(failure);
+    const char *path = run_log_of(failure);
     if (!path || run_log_tail(ws->state_dir, path, FAILURE_LINES, &text, &offset, &ignored) <= 0)
         return;
     drop_earlier(&text, offset, failure);
@@ -131,18 +131,14 @@ static void add_lines(struct tsk_workspace *ws, json_t *failure, size_t most)
 
 void run_read_reasons(json_t *stage, enum lang lang)
 {
-    size_t i;
-    json_t *failure;
     text_read_reason(stage, lang);
-    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+    json_each (json_object_get(stage, "failures"), i, failure)
         text_read_reason(failure, lang);
 }
 
 void run_log_add_failures(struct tsk_workspace *ws, json_t *stage, bool is_brief)
 {
-    size_t i;
-    json_t *failure;
-    json_array_foreach (json_object_get(stage, "failures"), i, failure)
+    json_each (json_object_get(stage, "failures"), i, failure)
         if (i < FAILURES_SHOWN)
             add_lines(ws, failure, is_brief ? BRIEF_BYTES : FAILURE_BYTES);
 }

@@ -32,15 +32,12 @@ static int take_mark(struct tsk_workspace *ws, const char *path, int *ret_fd, js
 /* T2. */
 static int refuse_unsettled(const char *run_id, const json_t *mark, struct tsk_error *err)
 {
-    char until[TIME_TEXT_MAX];
     struct buf reason CLEANUP(buf_clear) = BUF_INIT;
     const char *server = json_get_string(mark, "redis", "");
     text_put_error(&reason, lang_from_environment(), err);
-    time_format_local(clock_now().wall_ms + json_get_int(mark, "lease_ms", 0), until);
-    error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", run_id, "until", until, "reason", buf_str(&reason),
-              NULL);
-    error_add_next(err, "tasuki workers list --redis %s", server);
-    return -1;
+    error_set(err, TSK_RUN_IN_PROGRESS, "run_elsewhere", "run", run_id, "until",
+              TIME_LOCAL(clock_now().wall_ms + json_get_int(mark, "lease_ms", 0)), "reason", buf_str(&reason), NULL);
+    return error_add_next(err, "tasuki workers list --redis %s", server);
 }
 
 /* *ret_swept: nothing of the run is on the server any more. */

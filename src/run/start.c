@@ -1,6 +1,7 @@
 #include "run/start.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/word.h"
 #include "base/yaml.h"
 #include "lock/held.h"
 #include "run/after.h"
@@ -104,7 +105,6 @@ static int max_runs(struct tsk_workspace *ws, int64_t *ret, struct tsk_error *er
 static int take_slot(struct execution *e, struct tsk_error *err)
 {
     int64_t max;
-    char number[24];
     if (!e->start->is_by_hand)
         return 0;
     if (max_runs(e->ws, &max, err) < 0)
@@ -117,10 +117,8 @@ static int take_slot(struct execution *e, struct tsk_error *err)
     for (int64_t i = 0; i < max; i++)
         if (fs_lock_try(e->slot, F_WRLCK, i, 1) == 0)
             return 0;
-    snprintf(number, sizeof number, "%lld", (long long)max);
-    error_set(err, TSK_CONFLICT, "max_runs_reached", "max", number, NULL);
-    error_add_next(err, "tasuki runs list --status RUNNING");
-    return -1;
+    error_set(err, TSK_CONFLICT, "max_runs_reached", "max", DIGITS(max), NULL);
+    return error_add_next(err, "tasuki runs list --status RUNNING");
 }
 
 /* ---- what is run ---------------------------------------------------------------------------------------- */
@@ -341,8 +339,7 @@ static int execution_prepare(struct execution *e, struct request *request, int *
     }
     if (request->status == REQUEST_ARCHIVED) {
         error_set(err, TSK_INVALID_INPUT, "request_archived", "request", request->id, NULL);
-        error_add_next(err, "tasuki request edit %s --status ready", request->id);
-        return -1;
+        return error_add_next(err, "tasuki request edit %s --status ready", request->id);
     }
     return start->examine ? start->examine(e->ws, request->id, start->lang, err) : 0;
 }

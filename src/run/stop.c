@@ -2,6 +2,7 @@
  *
  * What is seen before the run's byte is taken decides only who is asked: its runner, or we ourselves. Under the byte the journal
  * decides (D4 in rundir.h): a run that somebody has brought to its end meanwhile keeps that end. */
+#include "base/clock.h"
 #include "graph/journal.h"
 #include "graph/run_tasks.h"
 #include "run/book.h"
@@ -27,7 +28,7 @@ static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err
 
 static bool nap_until(int64_t until)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 2 * 1000000}, NULL);
+    clock_nap(2);
     return clock_now().boot_ms <= until;
 }
 
@@ -39,7 +40,7 @@ static int stop_look(const struct rundir *run, json_t **ret, struct tsk_error *e
     for (;;) {
         if (book_run_stage(run, ret, err) < 0)
             return -1;
-        bool is_running = strcmp(json_get_string(*ret, "status", ""), "RUNNING") == 0;
+        bool is_running = json_text_is(*ret, "status", "RUNNING");
         if (!is_running || rundir_runner(*ret, &id) || !nap_until(until))
             return 0;
         json_free(ret);
@@ -51,7 +52,7 @@ static int ask_runner(const struct rundir *run, json_t **stage, bool is_now, boo
 {
     int64_t until = clock_now().boot_ms + BEGIN_MS;
     *ret_is_asked = false;
-    while (strcmp(json_get_string(*stage, "status", ""), "RUNNING") == 0) {
+    while (json_text_is(*stage, "status", "RUNNING")) {
         *ret_is_asked = signal_runner(*stage, is_now, err) == 0;
         if (*ret_is_asked)
             return 0;
@@ -95,15 +96,14 @@ static int take_idle(struct tsk_workspace *ws, struct rundir *run, const char **
 static int write_cancelled(struct rundir *run, json_t *seen, struct tsk_error *err)
 {
     struct tsk_error ignored;
-    char time[TIME_TEXT_MAX];
     json_t *stage CLEANUP_JSON = NULL;
     if (rundir_read_stage(run, &stage, &ignored) < 0)
         stage = json_incref(seen);
     json_object_set_new(stage, "status", json_string("CANCELLED"));
     run_tasks_set_questions(stage, json_array());
-    time_format_exact(clock_now().wall_ms, time);
-    json_array_append_new(json_object_get(stage, "history"),
-                          json_pack("{s:s, s:s, s:s}", "time", time, "what", "ended", "status", "CANCELLED"));
+    json_array_append_new(
+        json_object_get(stage, "history"),
+        json_pack("{s:s, s:s, s:s}", "time", TIME_EXACT(clock_now().wall_ms), "what", "ended", "status", "CANCELLED"));
     return rundir_write_stage(run, stage, err);
 }
 

@@ -29,9 +29,8 @@ static void put_stage_reason(json_t *stage, enum lang lang, const struct tsk_err
 
 static json_t *stage_of(const struct request *request, const char *run_id, enum lang lang, const struct tsk_error *why)
 {
-    char time[TIME_TEXT_MAX];
     const char *flow = json_get_string(request->json, "flow", NULL);
-    time_format_exact(clock_now().wall_ms, time);
+    const char *time = TIME_EXACT(clock_now().wall_ms);
     json_t *stage =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:i, s:i, s:i, s:i}, s:[], s:[], s:{}, s:[]}", "run_id",
                   run_id, "source", flow ? flow : request->source, "session_id", run_id, "request_id", request->id,
@@ -91,8 +90,7 @@ int unbegun_record(struct tsk_workspace *ws, const struct request *request, cons
         return -1;
     unbegun_tell(ws, request->id, run_id, why);
     *err = *why;
-    error_add(err, "run_id", run_id);
-    return -1;
+    return error_add(err, "run_id", run_id);
 }
 
 void unbegun_mark(const struct rundir *run, enum lang lang, struct tsk_error *err)

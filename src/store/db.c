@@ -1,5 +1,6 @@
 #include "store/db.h"
 #include "base/fs.h"
+#include "base/ident.h"
 #include "base/word.h"
 #include "store/db_conn.h"
 
@@ -51,8 +52,7 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
     }
     if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED) {
         error_set(err, TSK_ENVIRONMENT, "db_busy", "path", path, "reason", reason, NULL);
-        error_add_next(err, "tasuki status");
-        return -1;
+        return error_add_next(err, "tasuki status");
     }
     bool is_denied = (rc & 0xff) == SQLITE_CANTOPEN && (number == EACCES || number == EPERM);
     error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason",
@@ -90,16 +90,6 @@ void db_close(struct db *db)
 
 /* ---- transactions ------------------------------------------------------------------------------------- */
 
-static void block_stopping(struct db *db)
-{
-    sigset_t stopping;
-    sigemptyset(&stopping);
-    sigaddset(&stopping, SIGTSTP);
-    sigaddset(&stopping, SIGINT);
-    sigaddset(&stopping, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &stopping, &db->saved_signals);
-}
-
 /* Threads of one program take turns before they ask SQLite, whose waiting is not fair: of a hundred that wait, one can be
  * passed over until its time is up. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
@@ -120,7 +110,7 @@ int db_begin(struct db *db, struct tsk_error *err)
         db_conn_unlock(db->conn);
         return -1;
     }
-    block_stopping(db);
+    signals_hold(&db->saved_signals);
     pthread_mutex_lock(&turn);
     if (db_exec(db, err, "BEGIN IMMEDIATE") < 0) {
         end_turn(db);
@@ -299,7 +289,7 @@ static int append_rows(struct db *db, struct event_trail *trail, int64_t *ret_la
         *ret_last = db_column_int(&rows, 0);
         buf_reset(&line);
         put_line_with_id(&line, stored, strlen(stored), *ret_last);
-        if (event_append_line(trail, buf_str(&line), line.len, NULL, err) < 0)
+        if (event_append_line(trail, buf_str(&line), line.len, err) < 0)
             return -1;
     }
     return more;

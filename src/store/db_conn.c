@@ -147,7 +147,7 @@ static void *shm_map(void *at, size_t len, int protection, int flags, int fd, of
 }
 
 /* Root gives the -wal and -shm files to the owner of the database at each opening; a file that is his already stays as it is. */
-static int give_to_owner(int fd, uid_t user, gid_t group)
+static int db_give_to_owner(int fd, uid_t user, gid_t group)
 {
     struct stat st;
     if (fstat(fd, &st) == 0 && st.st_uid == user && st.st_gid == group)
@@ -162,7 +162,7 @@ static void register_vfs(void)
     vfs = *sqlite3_vfs_find(NULL);
     vfs.xSetSystemCall(&vfs, "ftruncate", (sqlite3_syscall_ptr)cut_file);
     vfs.xSetSystemCall(&vfs, "mmap", (sqlite3_syscall_ptr)shm_map);
-    vfs.xSetSystemCall(&vfs, "fchown", (sqlite3_syscall_ptr)give_to_owner);
+    vfs.xSetSystemCall(&vfs, "fchown", (sqlite3_syscall_ptr)db_give_to_owner);
     vfs.zName = "tasuki";
     vfs.xFullPathname = keep_pathname;
     sqlite3_vfs_register(&vfs, 0);
@@ -212,8 +212,7 @@ static int read_version(struct db *db, int64_t *ret, struct tsk_error *err)
         return 0;
     error_set(err, TSK_ENVIRONMENT, "db_newer", "path", DB_NAME, NULL);
     error_add_int(err, "found", *ret);
-    error_add_int(err, "known", VERSION);
-    return -1;
+    return error_add_int(err, "known", VERSION);
 }
 
 /* N1. False: there is no database of our version that can be read this way, or it is damaged. Another way of opening it finds
@@ -309,7 +308,7 @@ static int after_commit(void *data, sqlite3 *handle, const char *name, int pages
 
 /* On a disk that is about full the WAL begins again when the database is opened, and is moved into the database when it is
  * closed, so that what is written finds the room that both files have. */
-static void make_room(struct db_conn *conn)
+static void db_make_room(struct db_conn *conn)
 {
     struct statfs st;
     if (fs->fstatfs(conn->dir, &st) < 0 || (uint64_t)st.f_bavail * (uint64_t)st.f_bsize >= DB_TIGHT_BYTES)
@@ -338,7 +337,7 @@ static int open_to_write(struct db *db, struct tsk_error *err)
     keep_wal(db->conn);
     if (enter_wal(db, err) < 0)
         return -1;
-    make_room(db->conn);
+    db_make_room(db->conn);
     sqlite3_wal_hook(db->conn->handle, after_commit, NULL);
     if (run_sql(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON", err) < 0)
         return -1;
@@ -441,7 +440,7 @@ static struct db_conn *conn_find(const struct stat *st)
     return NULL;
 }
 
-static struct db_conn *take_kept(int state_dir)
+static struct db_conn *db_take_kept(int state_dir)
 {
     struct stat st;
     struct db_conn *moved = NULL;
@@ -484,7 +483,7 @@ static int open_new(struct db *db, struct tsk_error *err)
 
 static int take_or_open(struct db *db, struct tsk_error *err)
 {
-    db->conn = take_kept(db->state_dir);
+    db->conn = db_take_kept(db->state_dir);
     if (db->conn) {
         db->is_read_only = db->conn->is_read_only;
         return 0;

@@ -1,7 +1,9 @@
 /* The writing end of the trail; invariants E1-E6 are in events.h. */
+#include "base/clock.h"
 #include "base/ident.h"
 #include "base/lockers.h"
 #include "base/who.h"
+#include "base/word.h"
 #include "store/segment.h"
 
 #include <errno.h>
@@ -24,42 +26,6 @@ enum {
 
 /* ---- the line ----------------------------------------------------------------------------------------- */
 
-static char *put_digits(char *at, unsigned value, unsigned width)
-{
-    for (unsigned i = width; i--; value /= 10)
-        at[i] = (char)('0' + value % 10);
-    return at + width;
-}
-
-/* 2026-02-07T13:30:00.250Z. By hand: strftime and its time zone lock would be a third of an append. The date
- * from the day number is the usual 400-year-era arithmetic with years that begin in March. */
-static void put_time(struct buf *b, int64_t wall_ms)
-{
-    int64_t day = wall_ms / 86400000, ms = wall_ms % 86400000;
-    if (ms < 0) {
-        ms += 86400000;
-        day--;
-    }
-    int64_t z = day + 719468;
-    int64_t era = (z >= 0 ? z : z - 146096) / 146097;
-    unsigned doe = (unsigned)(z - era * 146097);
-    unsigned yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-    unsigned doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    unsigned mp = (5 * doy + 2) / 153;
-    unsigned month = mp < 10 ? mp + 3 : mp - 9;
-    unsigned year = (unsigned)((int64_t)yoe + era * 400 + (month <= 2));
-    unsigned second = (unsigned)(ms / 1000);
-    char text[] = "yyyy-mm-ddThh:mm:ss.mmmZ";
-    put_digits(text, year, 4);
-    put_digits(text + 5, month, 2);
-    put_digits(text + 8, doy - (153 * mp + 2) / 5 + 1, 2);
-    put_digits(text + 11, second / 3600, 2);
-    put_digits(text + 14, second / 60 % 60, 2);
-    put_digits(text + 17, second % 60, 2);
-    put_digits(text + 20, (unsigned)(ms % 1000), 3);
-    buf_put(b, text, sizeof text - 1);
-}
-
 static void put_optional(struct buf *b, const char *key, const char *value)
 {
     if (value)
@@ -71,7 +37,9 @@ void event_put_line(struct buf *b, const struct now *now, const struct event *ev
     const char *data = event->data ? event->data : "{}";
     BUG(data[0] != '{' || strchr(data, '\n'));
     buf_puts(b, "{\"time\":\"");
-    put_time(b, now->wall_ms);
+    char time[TIME_TEXT_MAX];
+    time_format_exact(now->wall_ms, time);
+    buf_puts(b, time);
     buf_puts(b, "\"");
     buf_json_pair(b, "type", event->type);
     put_optional(b, "session_id", event->session_id);
@@ -141,20 +109,17 @@ static pid_t trail_holder(const struct event_trail *trail)
 
 static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *err)
 {
-    char digits[16], name[64] = "?";
+    char name[64] = "?";
     if (errno != ETIMEDOUT)
         return fs_error(err, "lock", trail->state_dir, LOCK_NAME);
     pid_t pid = trail_holder(trail);
     if (!pid) {
         error_set(err, TSK_ENVIRONMENT, "events_busy_unknown", NULL);
-        error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
-        return -1;
+        return error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
     }
-    snprintf(digits, sizeof digits, "%d", (int)pid);
     proc_name(pid, name, sizeof name);
-    error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", digits, "name", name, NULL);
-    error_add_next(err, "ps -p %d", (int)pid);
-    return -1;
+    error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", DIGITS(pid), "name", name, NULL);
+    return error_add_next(err, "ps -p %d", (int)pid);
 }
 
 static void trail_unlock(struct event_trail *trail)
@@ -339,12 +304,8 @@ static bool trail_lock_exclusively(struct event_trail *trail)
  * is that of the segment to append to. */
 static int trail_rotate(struct event_trail *trail, struct stat *st)
 {
-    sigset_t stopping, saved;
-    sigemptyset(&stopping);
-    sigaddset(&stopping, SIGTSTP);
-    sigaddset(&stopping, SIGINT);
-    sigaddset(&stopping, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &stopping, &saved);
+    sigset_t saved;
+    signals_hold(&saved);
     if (trail_lock_exclusively(trail) && trail_follow(trail, st) == 0 && is_long(trail, st))
         segment_rotate(trail->state_dir, trail->fd, trail->base);
     int rc = trail_lock(trail, F_RDLCK);
@@ -417,8 +378,7 @@ static int append_text(struct event_trail *trail, const struct buf *text, uint64
 static int line_too_long(struct tsk_error *err, const char *type)
 {
     error_set(err, TSK_PAYLOAD_TOO_LARGE, NULL, "event", type, NULL);
-    error_add_int(err, "limit", EVENT_LINE_MAX);
-    return -1;
+    return error_add_int(err, "limit", EVENT_LINE_MAX);
 }
 
 int event_append(struct event_trail *trail, const struct now *now, const struct event *event, uint64_t *ret_id,
@@ -437,12 +397,12 @@ int event_append(struct event_trail *trail, const struct now *now, const struct 
     return large.failed ? line_too_long(err, event->type) : append_text(trail, &large, ret_id, err);
 }
 
-int event_append_line(struct event_trail *trail, const char *line, size_t len, uint64_t *ret_id, struct tsk_error *err)
+int event_append_line(struct event_trail *trail, const char *line, size_t len, struct tsk_error *err)
 {
     struct buf text CLEANUP(buf_clear) = {.max = EVENT_LINE_MAX};
     buf_puts(&text, "\n");
     buf_put(&text, line, len);
-    return text.failed ? line_too_long(err, NULL) : append_text(trail, &text, ret_id, err);
+    return text.failed ? line_too_long(err, NULL) : append_text(trail, &text, NULL, err);
 }
 
 int event_trail_sync(struct event_trail *trail, struct tsk_error *err)

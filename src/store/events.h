@@ -57,7 +57,7 @@ int event_append(struct event_trail *trail, const struct now *now, const struct 
                  struct tsk_error *err);
 /* The line of an event as event_append writes it, with its newline; and appending such a line later. */
 void event_put_line(struct buf *b, const struct now *now, const struct event *event);
-int event_append_line(struct event_trail *trail, const char *line, size_t len, uint64_t *ret_id, struct tsk_error *err);
+int event_append_line(struct event_trail *trail, const char *line, size_t len, struct tsk_error *err);
 /* Syncs the events that this process appended to the disk. */
 int event_trail_sync(struct event_trail *trail, struct tsk_error *err);
 

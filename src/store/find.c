@@ -53,7 +53,8 @@ static bool go_up(char path[PATH_MAX])
 }
 
 /* The first line of a small file, without `prefix`; false if it is not there. */
-static bool read_line(struct look *look, const char *dir, const char *name, const char *prefix, char line[PATH_MAX])
+static bool find_read_line(struct look *look, const char *dir, const char *name, const char *prefix,
+                           char line[PATH_MAX])
 {
     char path[PATH_MAX];
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
@@ -82,8 +83,8 @@ static bool resolve_path(const char *dir, const char *path, char out[PATH_MAX])
 static bool linked_common_dir(struct look *look, const char *dir, char common[PATH_MAX])
 {
     char line[PATH_MAX], git_dir[PATH_MAX];
-    return type_of(look, dir, ".git") == S_IFREG && read_line(look, dir, ".git", "gitdir: ", line) &&
-           resolve_path(dir, line, git_dir) && read_line(look, git_dir, "commondir", "", line) &&
+    return type_of(look, dir, ".git") == S_IFREG && find_read_line(look, dir, ".git", "gitdir: ", line) &&
+           resolve_path(dir, line, git_dir) && find_read_line(look, git_dir, "commondir", "", line) &&
            resolve_path(git_dir, line, common);
 }
 

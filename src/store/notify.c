@@ -126,7 +126,7 @@ static void put_body(struct buf *b, const json_t *event)
 }
 
 /* The words of the command; the last is NULL. `made` keeps those that are made here. */
-static void put_words(const struct yaml_node *node, const json_t *event, struct buf made[2], const char **words)
+static void notify_put_words(const struct yaml_node *node, const json_t *event, struct buf made[2], const char **words)
 {
     size_t count = 0;
     if (node_is(node, "desktop")) {
@@ -228,7 +228,7 @@ void notice_send(const struct notice *notice, const json_t *json)
     const char *words[WORDS_MAX + 4];
     struct buf made[2] = {BUF_INIT, BUF_INIT};
     struct tsk_error problem;
-    put_words(notice->node, json, made, words);
+    notify_put_words(notice->node, json, made, words);
     int fd = event_file(json);
     if (fd >= 0 && fd == EVENT_FD) { /* dup2 onto itself would leave it closed at the exec */
         int other = fcntl(fd, F_DUPFD_CLOEXEC, EVENT_FD + 1);
@@ -277,8 +277,6 @@ bool notice_mark(int dir, const char *name)
 
 json_t *notice_json(const struct notice *notice)
 {
-    char now[TIME_TEXT_MAX];
-    time_format_exact(clock_now().wall_ms, now);
-    return json_pack("{s:s, s:s, s:s}", "event", notify_event_names[notice->event], "time", now, "workspace",
-                     notice->ws->root);
+    return json_pack("{s:s, s:s, s:s}", "event", notify_event_names[notice->event], "time",
+                     TIME_EXACT(clock_now().wall_ms), "workspace", notice->ws->root);
 }

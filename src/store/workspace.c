@@ -68,7 +68,7 @@ void workspace_cleanup(struct tsk_workspace **ws)
     *ws = NULL;
 }
 
-static int open_dir(int at, const char *name, struct tsk_error *err)
+static int workspace_open_dir(int at, const char *name, struct tsk_error *err)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
     int fd = fs->openat(at, name, flags, 0);
@@ -89,9 +89,9 @@ int workspace_lock_dirs(struct tsk_workspace *ws, struct tsk_error *err)
         fs_close(&ws->locks_dir);
     }
     if (ws->locks_dir < 0)
-        ws->locks_dir = open_dir(ws->state_dir, "locks", err);
+        ws->locks_dir = workspace_open_dir(ws->state_dir, "locks", err);
     if (ws->locks_dir >= 0 && ws->guard_dir < 0)
-        ws->guard_dir = open_dir(ws->locks_dir, ".guard", err);
+        ws->guard_dir = workspace_open_dir(ws->locks_dir, ".guard", err);
     int result = ws->guard_dir < 0 ? -1 : 0;
     pthread_mutex_unlock(&ws->mutex);
     return result;
@@ -141,7 +141,7 @@ void workspace_report(struct tsk_workspace *ws, struct event event, json_t *data
 int workspace_event_lines(struct tsk_workspace *ws, const char *lines, size_t len, struct tsk_error *err)
 {
     pthread_mutex_lock(&ws->mutex);
-    int result = event_append_line(&ws->trail, lines, len, NULL, err);
+    int result = event_append_line(&ws->trail, lines, len, err);
     pthread_mutex_unlock(&ws->mutex);
     return result;
 }
@@ -162,12 +162,12 @@ int workspace_config(struct tsk_workspace *ws, struct yaml **ret, struct tsk_err
     return yaml_parse(buf_str(&text), text.len, ".aiflow/config.yaml", ret, err) < 0 ? -1 : 1;
 }
 
-int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err)
+int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool *ret, struct tsk_error *err)
 {
     struct yaml *doc CLEANUP(yaml_cleanup) = NULL;
     int found = workspace_config(ws, &doc, err);
     const struct yaml_node *node = found == 1 ? yaml_get(yaml_root(doc), key) : NULL;
-    *ret = fallback;
+    *ret = false;
     if (node && yaml_bool(node, ret) < 0)
         return yaml_error(doc, node, err, "yaml_why_flag", "key", key, NULL);
     return found < 0 ? -1 : 0;
@@ -259,9 +259,10 @@ int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
     return 0;
 }
 
-/* Appends to the file those of `lines` that it does not have yet. */
-static int ensure_lines(int dir, const char *name, const char *const *lines, struct tsk_error *err)
+/* Appends to .gitignore those of `lines` that it does not have yet. */
+static int ensure_ignored(int dir, const char *const *lines, struct tsk_error *err)
 {
+    static const char name[] = ".gitignore";
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     if (fs_read_file(dir, name, 4 << 20, &b) < 0 && errno != ENOENT)
         return fs_error(err, "read", dir, name);
@@ -298,7 +299,7 @@ int workspace_make_state(const struct workspace_place *place, struct tsk_error *
     int state CLEANUP_FD = fs->openat(AT_FDCWD, place->state_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (state < 0)
         return error_errno(err, "open", place->state_path);
-    return ensure_lines(state, ".gitignore", state_ignore, err);
+    return ensure_ignored(state, state_ignore, err);
 }
 
 static int create_state(const struct workspace_place *place, struct tsk_error *err)
@@ -310,7 +311,7 @@ static int create_state(const struct workspace_place *place, struct tsk_error *e
     for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++)
         if (fs_make_dirs(state, dirs[i]) < 0)
             return fs_error(err, "create", state, dirs[i]);
-    if (ensure_lines(state, ".gitignore", state_ignore, err) < 0)
+    if (ensure_ignored(state, state_ignore, err) < 0)
         return -1;
     int root CLEANUP_FD = fs->openat(AT_FDCWD, place->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (root < 0)
@@ -318,7 +319,7 @@ static int create_state(const struct workspace_place *place, struct tsk_error *e
     /* A bare repository has no project files to ignore. */
     if (strncmp(place->state_path + strlen(place->root), "/tasuki", 7) == 0)
         return 0;
-    return ensure_lines(root, ".gitignore", project_ignore, err);
+    return ensure_ignored(root, project_ignore, err);
 }
 
 int workspace_init(const char *root, struct workspace_place *ret, bool *ret_created, struct tsk_error *err)

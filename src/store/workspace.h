@@ -64,8 +64,8 @@ int workspace_flush_outbox(struct tsk_workspace *ws, struct db *db, struct tsk_e
 /* config.yaml: 1 parsed (the caller frees it, yaml.h), 0 there is none, -1. */
 struct yaml;
 int workspace_config(struct tsk_workspace *ws, struct yaml **ret, struct tsk_error *err);
-/* The boolean `key` of config.yaml; `fallback` when the file or the key is absent. A broken file is an error. */
-int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool fallback, bool *ret, struct tsk_error *err);
+/* The boolean `key` of config.yaml; false when the file or the key is absent. A broken file is an error. */
+int workspace_config_bool(struct tsk_workspace *ws, const char *key, bool *ret, struct tsk_error *err);
 
 struct yaml_node;
 /* INVALID_INPUT with the place, unless the section of config.yaml is absent, empty, or a map that has only these keys (the last is

@@ -95,10 +95,9 @@ json_t *round_answers(struct mcp_request *request, const struct mcp_round *round
         return mcp_fault(fault, MCP_INVALID_PARAMS, "inputResponses must be an object");
     if (json_object_get(request->params, "requestState") && !(round = round_of_state(request, round)))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "requestState is not one of this call, or was used, or is over");
-    json_t *questions CLEANUP_JSON = json_loads(round->questions, 0, NULL), *question;
-    const char *key;
+    json_t *questions CLEANUP_JSON = json_loads(round->questions, 0, NULL);
     bool has_all = answers != NULL;
-    json_object_foreach (questions, key, question)
+    json_each_pair (questions, key, question)
         has_all = has_all && is_answer(question, json_object_get(answers, key));
     if (has_all && !round->after)
         return json_deep_copy(answers);

@@ -62,7 +62,7 @@ TEST(a_reader_that_takes_nothing_is_ended_also_where_the_first_push_met_a_full_s
     struct http_server server = {0};
     int client;
     struct http_conn *conn = connect_one(&server, &client);
-    conn_stream(conn, "text/event-stream", NULL, &work, NULL);
+    conn_stream(conn, NULL, &work, NULL);
     fill(conn->source.fd);
     conn_stream_push(conn);
     ASSERT(!conn->is_closed && conn->phase == CONN_STREAM);
@@ -81,7 +81,7 @@ TEST(a_reader_that_takes_what_there_is_may_wait_for_ever)
     struct http_server server = {0};
     int client;
     struct http_conn *conn = connect_one(&server, &client);
-    conn_stream(conn, "text/event-stream", NULL, &work, NULL);
+    conn_stream(conn, NULL, &work, NULL);
     conn_stream_push(conn);
     conn_tick(conn, clock_now().boot_ms + 10 * (int64_t)HTTP_PATIENCE_MS);
     ASSERT(!conn->is_closed);

@@ -421,10 +421,16 @@ TEST(command_lines_are_split_as_a_shell_would_or_left_to_one)
 
 /* ---- templates ---------------------------------------------------------------------------------------------- */
 
+static void no_problem(void *data, const struct tsk_error *problem)
+{
+    (void)data;
+    test_fail(__FILE__, __LINE__, "%s", tsk_code_name(problem->code));
+}
+
 static json_t *template_of(const char *text)
 {
     json_t *input CLEANUP_JSON = json_loads(text, 0, NULL), *spec = NULL;
-    ASSERT_INT(template_spec_make(input, NULL, NULL, &spec, &err), 0);
+    ASSERT_INT(template_spec_make_all(input, NULL, NULL, &spec, no_problem, NULL), 0);
     return spec;
 }
 
