@@ -129,7 +129,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
 }
 
 /* The same again, a moment later: each event that a command cannot record is a problem of its own. */
-static bool is_repeated(const struct cli_options *options, const struct tsk_error *problem)
+static bool problem_is_repeated(const struct cli_options *options, const struct tsk_error *problem)
 {
     static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* the server's threads report, too */
     static struct buf last = BUF_INIT;
@@ -152,7 +152,7 @@ static bool is_repeated(const struct cli_options *options, const struct tsk_erro
 void cli_print_problem(const struct tsk_error *problem, void *data)
 {
     const struct cli_options *options = data;
-    if (is_repeated(options, problem))
+    if (problem_is_repeated(options, problem))
         return;
     if (!options->json || problem->code != TSK_LOCK_LOST) {
         cli_print_error(options, problem);

@@ -27,7 +27,7 @@ static void put_last_lines(struct buf *b, const struct cli_options *options, con
     }
 }
 
-static void put_sentence(struct buf *b, const struct cli_options *options, enum style style, const char *text)
+static void run_put_sentence(struct buf *b, const struct cli_options *options, enum style style, const char *text)
 {
     buf_puts(b, "  ");
     cli_put_prose(b, options, stdout, style, text, 2, 4);
@@ -36,7 +36,7 @@ static void put_sentence(struct buf *b, const struct cli_options *options, enum 
 static void put_failures(struct buf *b, const struct cli_options *options, const json_t *stage)
 {
     json_each (json_object_get(stage, "failures"), i, failure) {
-        put_sentence(b, options, STYLE_BAD, json_get_string(failure, "reason", ""));
+        run_put_sentence(b, options, STYLE_BAD, json_get_string(failure, "reason", ""));
         cli_put_fence(b, json_object_get(failure, "lines"), true);
         put_last_lines(b, options, failure);
         cli_put_fence(b, json_object_get(failure, "lines"), false);
@@ -100,7 +100,7 @@ static void put_limit(struct buf *b, const struct cli_options *options, const js
 {
     struct buf file CLEANUP(buf_clear) = BUF_INIT, hint CLEANUP(buf_clear) = BUF_INIT;
     text_put(&hint, options->lang, "run_limit_hint", "limit", limit_of(stage), "source", flow_file(stage, &file), NULL);
-    put_sentence(b, options, STYLE_PLAIN, buf_str(&hint));
+    run_put_sentence(b, options, STYLE_PLAIN, buf_str(&hint));
     add_anew(stage, next);
 }
 
@@ -214,9 +214,9 @@ PRINTER(run, "run", "resume", "answer", "request.run")
     put_headline(&b, options, result);
     const char *reason = json_get_string(result, "reason", NULL);
     if (reason && json_array_size(json_object_get(result, "failures")) == 0)
-        put_sentence(&b, options, STYLE_BAD, reason);
+        run_put_sentence(&b, options, STYLE_BAD, reason);
     if (json_get_bool(result, "nothing_to_do", false))
-        put_sentence(&b, options, STYLE_PLAIN, text_get("run_nothing_to_do", options->lang));
+        run_put_sentence(&b, options, STYLE_PLAIN, text_get("run_nothing_to_do", options->lang));
     put_failures(&b, options, result);
     put_questions(&b, options, result);
     run_put_next(&b, options, result);
