@@ -176,18 +176,10 @@ static int lock_byte(int fd, off_t byte)
 static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
 {
     pid_t pid = 0;
-    char digits[16], name[64] = "?";
     if (errno != ETIMEDOUT)
         return fs_error(err, "lock", guard->fd, NULL);
-    if (guard_byte_holders(guard, byte, &pid, 1) == 0) {
-        error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
-        return -1;
-    }
-    snprintf(digits, sizeof digits, "%d", (int)pid);
-    proc_name(pid, name, sizeof name);
-    error_set(err, TSK_ENVIRONMENT, "guard_busy", "pid", digits, "name", name, NULL);
-    error_add_next(err, "ps -p %d", (int)pid);
-    return -1;
+    guard_byte_holders(guard, byte, &pid, 1);
+    return lockers_refuse(pid, TSK_ENVIRONMENT, "guard_busy", "guard_busy_unknown", err);
 }
 
 int guard_peek(struct guard *guard, struct tsk_error *err)

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind, const char *id)
+void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind,
+                   const char *id)
 {
     wait->call = call;
     waiting_begin(&wait->file, ws, kind, id);

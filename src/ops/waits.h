@@ -15,7 +15,8 @@ struct op_wait {
     }
 
 /* From now on until op_wait_end the call waits for `kind` `id` (may be NULL) of `ws`: a sprint's is not that of the call. */
-void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind, const char *id);
+void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind,
+                   const char *id);
 void op_wait_end(struct op_wait *wait); /* for CLEANUP */
 
 /* All parties that wait: array of {kind id since who for}, owned. The lists (may be NULL) name the holders that they wait for. */

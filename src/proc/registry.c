@@ -464,7 +464,7 @@ static int check_expected(struct proc_registry *reg, const char *id, int64_t exp
         return 0;
     char found[TIME_TEXT_MAX];
     time_format_exact(current.updated_at_ms, found);
-    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", found, NULL);
+    error_set(err, TSK_CONFLICT, PROC_CHANGED, "id", id, "updated_at", found, NULL);
     error_add_next(err, "tasuki proc status %s", id);
     return -1;
 }

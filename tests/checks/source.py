@@ -23,7 +23,7 @@ THROUGH_FS = """open openat openat2 creat pread write pwrite ftruncate truncate 
     fopen mkstemp""".split()
 # Calls that are not about the workspace's state: (file, call) -> why.
 FS_EXCEPTIONS = {
-    ("src/lock/guard.c", "fopen"): "reads /proc",
+    ("src/base/lockers.c", "fopen"): "reads /proc",
     ("src/lock/wait.c", "write"): "an eventfd",
     ("src/graph/pack.c", "symlinkat"): "the private directory of an attempt on a worker",
     ("src/http/job.c", "write"): "an eventfd",
