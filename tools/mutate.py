@@ -50,7 +50,7 @@ FITTING = {
             "spec/test_unreadable spec/test_printed crash/test_private_name crash/test_failing_calls spec/test_refusals",
     "store": "unit/db unit/events unit/find unit/fs spec/test_places spec/test_bad_places spec/test_status spec/test_doctor "
              "spec/test_odd_cases spec/test_http_events spec/test_lookout spec/test_agents spec/test_cost spec/test_durability "
-             "spec/test_unreadable spec/test_lock_ops crash/test_every_step crash/test_failing_calls",
+             "spec/test_unreadable spec/test_lock_ops spec/test_busy crash/test_every_step crash/test_failing_calls",
     "lock": "unit/guard unit/judge unit/lock unit/record unit/wait spec/test_lock spec/test_d39_locks spec/test_judging "
             "spec/test_wait spec/test_u2_sprint spec/test_living_holder spec/test_durability spec/test_unreadable "
             "spec/test_doctor. spec/test_doctor_fixes crash/test_private_name crash/test_inherited crash/test_waiters crash/test_every_step "

@@ -1,15 +1,18 @@
 #include "base/lockers.h"
 #include "base/fs.h"
+#include "base/ident.h"
 #include "base/word.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* How /proc/…/fdinfo names a file in its lock lines, "fe:00:1234". On some file systems (overlay, btrfs) that is not what
- * fstat says, so we ask for a lock of our own: byte 2, which no protocol uses, shared, for the moment. */
+ * fstat says, so we ask for a lock of our own: byte 2, which no protocol uses, shared, for the moment. Where somebody has locked
+ * all of the file, fstat has to do. */
 #define PROBE_BYTE     2
 #define FILE_NAME_SIZE 64
 
@@ -53,8 +56,14 @@ static bool is_probe(const struct lock_line *line, void *data)
 static bool file_name_of(int fd, char name[FILE_NAME_SIZE])
 {
     char path[64];
-    if (fs_lock_try(fd, F_RDLCK, PROBE_BYTE, 1) < 0)
-        return false;
+    struct stat st;
+    if (fs_lock_try(fd, F_RDLCK, PROBE_BYTE, 1) < 0) {
+        bool is_known = fs->fstat(fd, &st) == 0;
+        if (is_known)
+            snprintf(name, FILE_NAME_SIZE, "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev),
+                     (unsigned long long)st.st_ino);
+        return is_known;
+    }
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
     bool found = find_lock_line(path, is_probe, name);
     fs_lock_try(fd, F_UNLCK, PROBE_BYTE, 1);
@@ -105,4 +114,16 @@ size_t lockers_find(int fd, off_t byte, short type, pid_t *pids, size_t max)
     if (dir)
         closedir(dir);
     return count;
+}
+
+int lockers_refuse(pid_t pid, enum tsk_code code, const char *named, const char *unnamed, struct tsk_error *err)
+{
+    char digits[16], name[64] = "?";
+    if (!pid)
+        return error_set(err, code, unnamed, NULL);
+    snprintf(digits, sizeof digits, "%d", (int)pid);
+    proc_name(pid, name, sizeof name);
+    error_set(err, code, named, "pid", digits, "name", name, NULL);
+    error_add_next(err, "ps -p %d", (int)pid);
+    return -1;
 }

@@ -166,16 +166,10 @@ static int lock_byte(int fd, off_t byte)
 static int byte_failed(struct guard *guard, off_t byte, struct tsk_error *err)
 {
     pid_t pid = 0;
-    char name[64] = "?";
     if (errno != ETIMEDOUT)
         return fs_error(err, "lock", guard->fd, NULL);
-    if (guard_byte_holders(guard, byte, &pid, 1) == 0) {
-        error_set(err, TSK_ENVIRONMENT, "guard_busy_unknown", NULL);
-        return -1;
-    }
-    proc_name(pid, name, sizeof name);
-    error_set(err, TSK_ENVIRONMENT, "guard_busy", "pid", DIGITS(pid), "name", name, NULL);
-    return error_add_next(err, "ps -p %d", (int)pid);
+    guard_byte_holders(guard, byte, &pid, 1);
+    return lockers_refuse(pid, TSK_ENVIRONMENT, "guard_busy", "guard_busy_unknown", err);
 }
 
 int guard_peek(struct guard *guard, struct tsk_error *err)

@@ -445,6 +445,11 @@ static int update_once(struct op_call *call, struct proc_registry *reg, const ch
     return proc_update(reg, id, spec, expected_ms >= 0 ? expected_ms : p.updated_at_ms, err);
 }
 
+static bool was_changed(const struct tsk_error *err)
+{
+    return err->code == TSK_CONFLICT && err->text && strcmp(err->text, PROC_CHANGED) == 0;
+}
+
 static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
@@ -459,7 +464,7 @@ static int run_update(struct op_call *call, json_t **ret, struct tsk_error *err)
         return -1;
     int result = update_once(call, &reg, id, expected_ms, err);
     /* Somebody else changed it between our reading and writing; the caller did not ask for a check. */
-    for (int tries = 0; result < 0 && err->code == TSK_CONFLICT && !expected && tries < UPDATE_TRIES; tries++) {
+    for (int tries = 0; result < 0 && was_changed(err) && !expected && tries < UPDATE_TRIES; tries++) {
         *err = (struct tsk_error){.code = TSK_OK};
         result = update_once(call, &reg, id, -1, err);
     }

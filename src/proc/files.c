@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/ident.h"
 #include "base/listing.h"
+#include "base/lockers.h"
 #include "base/word.h"
 #include "hold/protocol.h"
 
@@ -76,8 +77,13 @@ int proc_guard_take(struct proc_registry *reg, const char *id, bool is_trying, s
     errno = number;
     if (number == EAGAIN && is_trying)
         return 1;
-    return number == EAGAIN ? error_set(err, TSK_CONFLICT, "process_busy", "id", id, NULL)
-                            : fs_error(err, "lock", reg->dir, PROC_GUARD_NAME);
+    if (number != EAGAIN)
+        return fs_error(err, "lock", reg->dir, PROC_GUARD_NAME);
+    pid_t pid = 0;
+    lockers_find(fd, guard_byte(id), F_WRLCK, &pid, 1);
+    lockers_refuse(pid, TSK_CONFLICT, "process_busy_by", "process_busy", err);
+    error_add(err, "id", id);
+    return -1;
 }
 
 void proc_guard_drop(struct proc_guard *guard)

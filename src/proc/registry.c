@@ -460,7 +460,7 @@ static int process_check_expected(struct proc_registry *reg, const char *id, int
         return -1;
     if (expected < 0 || expected == current.updated_at_ms)
         return 0;
-    error_set(err, TSK_CONFLICT, "process_changed", "id", id, "updated_at", TIME_EXACT(current.updated_at_ms), NULL);
+    error_set(err, TSK_CONFLICT, PROC_CHANGED, "id", id, "updated_at", TIME_EXACT(current.updated_at_ms), NULL);
     return error_add_next(err, "tasuki proc status %s", id);
 }
 

@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "base/ident.h"
 #include "base/listing.h"
+#include "base/lockers.h"
 #include "base/log.h"
 #include "lock/wait.h"
 #include "run/edit_text.h"
@@ -40,10 +41,13 @@ static int guard_take(struct tsk_workspace *ws, struct tsk_error *err)
         sweep_private(ws);
         return fd;
     }
-    if (errno == ETIMEDOUT)
-        error_set(err, TSK_CONFLICT, "request_busy", NULL);
-    else
+    pid_t pid = 0;
+    if (errno != ETIMEDOUT) {
         fs_error(err, "lock", ws->state_dir, REQUESTS_GUARD_NAME);
+    } else {
+        lockers_find(fd, 0, F_WRLCK, &pid, 1);
+        lockers_refuse(pid, TSK_CONFLICT, "request_busy_by", "request_busy", err);
+    }
     close(fd);
     return -1;
 }

@@ -74,13 +74,16 @@ static int trail_lock(struct event_trail *trail, short type)
         return -1;
     /* Writers hold it for some microseconds. A process that keeps it longer hangs, and must not make this one hang, too. */
     struct timespec pause = {.tv_nsec = 100 * 1000};
-    int64_t deadline = clock_now().boot_ms + TRAIL_WAIT_MS;
+    int64_t deadline = clock_now().boot_ms + (trail->is_kept ? 0 : TRAIL_WAIT_MS);
     for (int i = 0;; i++) {
-        if (fs_lock_try(trail->lock_fd, type, 0, 1) == 0)
+        if (fs_lock_try(trail->lock_fd, type, 0, 1) == 0) {
+            trail->is_kept = false;
             return 0;
+        }
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return -1;
         if (i >= APPEND_ATTEMPTS && clock_now().boot_ms >= deadline) {
+            trail->is_kept = true;
             errno = ETIMEDOUT;
             return -1;
         }
@@ -109,17 +112,13 @@ static pid_t trail_holder(const struct event_trail *trail)
 
 static int trail_lock_failed(const struct event_trail *trail, struct tsk_error *err)
 {
-    char name[64] = "?";
     if (errno != ETIMEDOUT)
         return fs_error(err, "lock", trail->state_dir, LOCK_NAME);
     pid_t pid = trail_holder(trail);
-    if (!pid) {
-        error_set(err, TSK_ENVIRONMENT, "events_busy_unknown", NULL);
+    lockers_refuse(pid, TSK_ENVIRONMENT, "events_busy", "events_busy_unknown", err);
+    if (!pid)
         return error_add_next(err, "fuser -v .aiflow/" LOCK_NAME);
-    }
-    proc_name(pid, name, sizeof name);
-    error_set(err, TSK_ENVIRONMENT, "events_busy", "pid", DIGITS(pid), "name", name, NULL);
-    return error_add_next(err, "ps -p %d", (int)pid);
+    return -1;
 }
 
 static void trail_unlock(struct event_trail *trail)

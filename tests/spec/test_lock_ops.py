@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import signal
-import sys
 
 from common import (HOLDER_KEYS, NOBODY, acquire_from_a_script, check_error, dead_pid, foreign_lock, need_root, parse_time,
                     run_as_nobody, run_held, sleeper)
@@ -328,25 +327,6 @@ def _(ws):
         fcntl.lockf(trail, fcntl.LOCK_UN)
     ws.tasuki("own", "claim", "w").expect(0)  # whoever uses the database moves what waits there
     eq(len(ws.events("lock.released")), 1, "events")
-
-
-@test("a process of ours that is stopped while it keeps the lock of the event trail is named, too: its lock is one of an open file")
-def _(ws):
-    acquire(ws).expect(0)
-    trail, keeper = ws.path / ".aiflow/events.lock", ws.path / "keeper"
-    for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK):  # a rotation, an append
-        keep = f"import fcntl, struct, time; f = open({str(trail)!r}, 'r+'); " \
-               f"fcntl.fcntl(f, fcntl.F_OFD_SETLK, struct.pack('hhqqi', {int(kind)}, 0, 0, 1, 0)); open({str(keeper)!r}, 'w').close(); time.sleep(1000)"
-        proc = ws.spawn_command([sys.executable, "-c", keep])
-        ws.until(keeper.exists, "the lock is kept")
-        keeper.unlink()
-        if kind == fcntl.F_WRLCK:
-            error = check_error(acquire(ws, id="b"), 3, "ENVIRONMENT")
-            eq((error["context"]["pid"], error["next"]), (str(proc.pid), [f"ps -p {proc.pid}"]), "who, and what to do")
-        else:
-            acquire(ws, id="b").expect(0)
-        proc.kill()
-        proc.wait()
 
 
 @test("what root makes in a user's workspace belongs to the user, who is not locked out")

@@ -1,0 +1,66 @@
+"""A process that hangs while it keeps a lock of the workspace: who waits for it waits once, and is told which process it is."""
+
+import fcntl
+import sys
+
+from flows import spawn_flow
+from harness.harness import eq, main, test
+
+
+def keep(ws, name, kind=fcntl.F_WRLCK, length=1):
+    """A process that keeps a lock of an open file, as tasuki's own are, and hangs. length 0: of the whole file."""
+    path, up = ws.path / ".aiflow" / name, ws.base / "kept"
+    up.unlink(missing_ok=True)
+    code = f"import fcntl, struct, time; f = open({str(path)!r}, 'a+'); " \
+           f"fcntl.fcntl(f, fcntl.F_OFD_SETLK, struct.pack('hhqqi', {int(kind)}, 0, 0, {length}, 0)); open({str(up)!r}, 'w').close(); time.sleep(1000)"
+    proc = ws.spawn_command([sys.executable, "-c", code])
+    ws.until(up.exists, f"{name} is kept")
+    return proc
+
+
+def is_blamed(proc, error):
+    eq(error["context"]["pid"], str(proc.pid), "the process that is named")
+    assert f"ps -p {proc.pid}" in error["next"], error
+
+
+def let_go(proc):
+    proc.kill()
+    proc.wait()
+
+
+@test("the lock of the event trail: an acquire names the process that keeps it, although the kernel names none; a reader is in nobody's way", slow=True)
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a", "--json").expect(0)
+    for length in (1, 0):
+        proc = keep(ws, "events.lock", length=length)
+        is_blamed(proc, ws.tasuki("lock", "acquire", "name", "b", "--json").expect(3, "ENVIRONMENT").error)
+        let_go(proc)
+    keep(ws, "events.lock", fcntl.F_RDLCK)
+    ws.tasuki("lock", "acquire", "name", "b", "--json").expect(0)
+
+
+@test("a command with many events waits for the lock of the trail once", slow=True)
+def _(ws):
+    ws.tasuki("events").expect(0)
+    proc = keep(ws, "events.lock")
+    names = [f"t{i}" for i in range(20)]
+    run = spawn_flow(ws, f"flow: {' >> '.join(names)}\ntasks: {{{', '.join(name + ': sleep 0.5' for name in names)}}}\n")
+    eq(run.wait(90), 0, "the run, at its end")  # each time that it wrote events, it waited for 10 s
+    let_go(proc)
+
+
+@test("the guard of processes and the lock of requests: a command waits for it once, and names the process that keeps it", slow=True)
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("request", "add", "x", "--id", "RQ-1", "--", "true").expect(0)
+    proc = keep(ws, "processes/.guard", length=0)
+    for words in (["update", "web", "--env", "A=1"], ["start", "web"]):  # an update tried 51 times, for 10 s each
+        error = ws.tasuki("--json", "proc", *words, timeout=60).expect(4, "CONFLICT").error
+        is_blamed(proc, error)
+        eq(error["context"]["id"], "web", "which process is meant")
+    let_go(proc)
+    proc = keep(ws, "requests.lock")
+    is_blamed(proc, ws.tasuki("--json", "request", "edit", "RQ-1", "--title", "y").expect(4, "CONFLICT").error)
+
+
+main(__name__)
