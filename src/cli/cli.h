@@ -132,6 +132,8 @@ void cli_print_event(const struct cli_options *options, const json_t *event);
 /* The party of an event: its actor; of a death, which nobody caused, the one that has died. *ret_key: the key of the data that says
  * it, NULL: none does. Borrowed, may be NULL. */
 const json_t *cli_event_who(const json_t *event, const char **ret_key);
+/* Whether people see that key of an event's data: the raw status of an exit says what exit_code and signal say. */
+bool cli_event_shows(const json_t *data, const char *key);
 /* A value of an event's data: a party by its label. */
 void cli_put_event_value(struct buf *b, const json_t *value);
 /* progress.c: a fact of a run while it runs, shown as --output says. false: it is no fact of a run. */

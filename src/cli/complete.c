@@ -190,19 +190,42 @@ static void offer_flow_files(const struct line *line)
     }
 }
 
+/* Whether the command does something with a run in that state. */
+static bool is_of_use(const struct op *op, const json_t *run)
+{
+    const char *status = json_get_string(run, "status", "");
+    if (strcmp(op->name, "resume") == 0)
+        return strcmp(status, "DONE") != 0 && strcmp(status, "RUNNING") != 0;
+    bool is_over = strcmp(status, "DONE") == 0 || strcmp(status, "FAILED") == 0 || strcmp(status, "CANCELLED") == 0;
+    return strcmp(op->name, "runs.cancel") != 0 || !is_over;
+}
+
 static void offer_listed(const struct line *line, const struct source *source)
 {
-    bool has_names = strcmp(source->what, "run-id") == 0 || strcmp(source->what, "request-id") == 0;
+    static const struct source asking = {"run-id", "status", "questions", "run_id", {"task", "flow"}, NULL};
+    bool is_run = strcmp(source->what, "run-id") == 0;
+    bool is_answer = is_run && strcmp(line->op->name, "answer") == 0;
+    bool has_names = is_run || strcmp(source->what, "request-id") == 0;
+    const char *before = "";
     json_t *args CLEANUP_JSON = json_object();
     if (strcmp(source->what, "task") == 0 && line->given_count)
         json_object_set_new(args, "run", json_string(line->given[0]));
     if (strcmp(source->what, "flow-task") == 0 && line->given_count)
         json_object_set_new(args, "flow", json_string(line->given[0]));
+    if (is_answer) { /* they may be older than the newest; their numbers are other ones */
+        source = &asking;
+        has_names = line->start[0] != '@';
+    }
     json_t *result CLEANUP_JSON = complete_ask(line, source->op, args);
     json_each (json_object_get(result, source->list), i, one) {
         struct buf text CLEANUP(buf_clear) = BUF_INIT;
+        if (is_run && !is_answer && !is_of_use(line->op, one))
+            continue;
         put_description(source, one, &text);
         const char *word = json_is_string(one) ? json_string_value(one) : json_get_string(one, source->key, "");
+        if (strcmp(word, before) == 0) /* a run that asks several questions */
+            continue;
+        before = word;
         offer_word(line, word, buf_str(&text));
         if (has_names)
             offer_names(line, i, word, buf_str(&text));

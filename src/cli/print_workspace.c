@@ -24,6 +24,12 @@ const json_t *cli_event_who(const json_t *event, const char **ret_key)
     return *ret_key ? data : NULL;
 }
 
+bool cli_event_shows(const json_t *data, const char *key)
+{
+    bool is_raw = strcmp(key, "status") == 0 && json_object_get(data, "exit_code");
+    return !is_raw && strcmp(key, "outbox_id") != 0;
+}
+
 void cli_put_event_value(struct buf *b, const json_t *value)
 {
     if (json_get_string(value, "label", NULL))
@@ -55,7 +61,7 @@ void cli_print_event(const struct cli_options *options, const json_t *event)
         }
     json_each_pair (body, key, value) {
         buf_reset(&data);
-        if (json_is_null(value) || strcmp(key, "outbox_id") == 0 || (said && strcmp(key, said) == 0) ||
+        if (json_is_null(value) || !cli_event_shows(body, key) || (said && strcmp(key, said) == 0) ||
             json_equal(value, json_object_get(event, key)))
             continue;
         cli_put_event_value(&data, value);

@@ -21,6 +21,7 @@ static struct {
     int64_t stopping_ms; /* since when the tasks have to end, on the boot clock; 0: they need not, or it was said */
     const char *head;    /* the line above the output that follows, or NULL */
     bool is_open;        /* lines of a task have been printed, the fence is to be closed */
+    size_t names_width;  /* columns of the longest task's name so far */
     bool has_told_queue; /* how each of its runs ended */
     char last[512];      /* SESSION/TASK whose output was printed last, and nothing since */
 } shown;
@@ -84,10 +85,14 @@ static void output_end(void)
     shown.is_open = false;
 }
 
-/* "name | text" if it is live and several tasks may run. */
-static void print_named(const struct op_call *call, const char *task, const char *line, size_t len)
+/* "name | text" if it is live and several tasks may run; as wide as the longest name of those that have run. */
+static void print_named(const struct op_call *call, const struct shown_run *run, const char *task, const char *line,
+                        size_t len)
 {
-    struct op_line one = {.kind = OP_LINE_STDOUT, .id = task, .text = line, .len = len};
+    for (size_t i = 0; i < run->count; i++)
+        if (utf8_width(run->tasks[i].task) > shown.names_width)
+            shown.names_width = utf8_width(run->tasks[i].task);
+    struct op_line one = {.kind = OP_LINE_STDOUT, .id = task, .width = shown.names_width, .text = line, .len = len};
     for (const char *c = task; *c; c++)
         one.which = one.which * 31 + (unsigned char)*c; /* the same colour each time */
     cli_emit_line((struct op_call *)call, &one);
@@ -100,7 +105,7 @@ static void print_task_line(const struct op_call *call, const struct shown_run *
     if (!shown.is_open)
         output_begin(task);
     if (shown.output == OUTPUT_LIVE && !run->is_of_one) {
-        print_named(call, task->task, line, len);
+        print_named(call, run, task->task, line, len);
         return;
     }
     if (shown.output == OUTPUT_GROUPED && !is_on_github())

@@ -320,13 +320,14 @@ static void add_request(struct maker *m, const json_t *request)
 /* Who, where, and the data. */
 static void put_event(struct buf *b, const struct maker *m, const json_t *event)
 {
-    static const char *const known[] = {"session_id", "run_id", "task_id", "outbox_id"};
+    static const char *const known[] = {"session_id", "run_id", "task_id"};
     const char *run = json_get_string(event, "run_id", ""), *said;
+    const json_t *data = json_object_get(event, "data");
     who_put_label(b, cli_event_who(event, &said));
     if (*run)
         buf_printf(b, "  %s %s", id_shown(m, run), json_get_string(event, "task_id", ""));
-    json_each_pair (json_object_get(event, "data"), key, value) {
-        bool is_known = json_is_null(value) || (said && strcmp(key, said) == 0);
+    json_each_pair (data, key, value) {
+        bool is_known = json_is_null(value) || !cli_event_shows(data, key) || (said && strcmp(key, said) == 0);
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
             is_known = is_known || strcmp(key, known[i]) == 0;
         if (is_known)

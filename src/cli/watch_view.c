@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VIEW_LOG_LINES = 500, VIEW_TASK_LINES = 40 };
+enum { VIEW_LOG_LINES = 500, VIEW_TASK_LINES = 40, FACT_COLUMNS = 11 };
 
 /* ---- what to fetch ---------------------------------------------------------------------------------------- */
 
@@ -157,27 +157,41 @@ static void add_process_log(struct watch *watch, const json_t *result)
 
 static void add_run_log(struct watch *watch, const json_t *result)
 {
+    size_t width = 0;
+    json_each (json_object_get(result, "logs"), i, log) {
+        size_t name = strlen(json_get_string(log, "task", ""));
+        width = name > width ? name : width;
+    }
     json_each (json_object_get(result, "logs"), i, log) {
         struct buf before CLEANUP(buf_clear) = BUF_INIT;
-        buf_printf(&before, "%s | ", json_get_string(log, "task", ""));
+        buf_printf(&before, "%-*s | ", (int)width, json_get_string(log, "task", ""));
         add_output(watch, buf_str(&before), json_object_get(log, "text"), STYLE_PLAIN);
     }
 }
 
+/* Of its longest key that is shown; at least `width`. */
+static size_t keys_width(const json_t *object, size_t width)
+{
+    json_each_pair (object, key, value)
+        if (!json_is_null(value) && cli_event_shows(object, key) && strlen(key) > width)
+            width = strlen(key);
+    return width;
+}
+
 /* A thing that no operation tells more about: an event, a confirmation. */
-static void view_put_facts(struct buf *b, const struct cli_options *options, const json_t *object)
+static void view_put_facts(struct buf *b, const struct cli_options *options, const json_t *object, size_t width)
 {
     json_each_pair (object, key, value) {
         char time[TIME_TEXT_MAX];
         bool is_time = json_is_string(value) && (strcmp(key, "time") == 0 || strcmp(key, "created_at") == 0);
-        if (json_is_null(value) || strcmp(key, "outbox_id") == 0)
+        if (json_is_null(value) || !cli_event_shows(object, key))
             continue;
         if (strcmp(key, "data") == 0) { /* an event's own */
-            view_put_facts(b, options, value);
+            view_put_facts(b, options, value, width);
             continue;
         }
         bool is_number = strcmp(key, "id") == 0 && json_object_get(object, "type"); /* its data may have an id, too */
-        buf_printf(b, "%-11s ", is_number ? "event" : key);
+        buf_printf(b, "%-*s ", (int)width, is_number ? "event" : key);
         if (is_time)
             cli_clock_seconds(options, json_string_value(value), time);
         if (is_time)
@@ -194,7 +208,7 @@ static char *text_of_item(const struct cli_options *options, const json_t *item)
     if (json_get_string(item, "question", NULL))
         buf_puts(&b, json_get_string(item, "question", ""));
     else
-        view_put_facts(&b, options, item);
+        view_put_facts(&b, options, item, keys_width(json_object_get(item, "data"), keys_width(item, FACT_COLUMNS)));
     return buf_take(&b);
 }
 

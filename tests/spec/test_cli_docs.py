@@ -6,6 +6,7 @@ import re
 import shutil
 import unicodedata
 
+from flows import with_tool
 from harness.harness import Skip, eq, main, test
 
 COMMANDS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "protocol" / "cli.md"
@@ -214,6 +215,25 @@ def _(ws):
     eq(complete(ws, "runs", "show", ids[0][-6:-1]), [ids[0][-6:]])
     described = ws.tasuki("__describe", "").expect(0).out.splitlines()
     eq([line for line in described if line.startswith("queue\t")], ["queue\trun, run-next, stop, next, status, add"], "a noun")
+
+
+@test("completion of runs has what the command is for: answer those that ask, resume and cancel those that are not over; @N keeps its meaning")
+def _(ws):
+    (ws.path / "asks.yaml").write_text("tasks: {a: 'tasuki task ask Which?', b: 'tasuki task ask Where?'}\n")
+    (ws.path / "f.yaml").write_text("tasks: {a: 'test -e good'}\n")
+    ws.tasuki("run", "asks.yaml", env=with_tool(ws)).expect(8)
+    ws.tasuki("run", "f.yaml").expect(7)
+    failed, asks = [one["run_id"] for one in ws.tasuki("--json", "runs", "list").expect(0).json["runs"]]
+    (ws.path / "good").touch()
+    ws.tasuki("run", "f.yaml").expect(0)
+
+    def offered(*words):
+        return ws.tasuki("__complete", *words).expect(0).out.split()
+    eq((offered("answer", ""), offered("answer", asks[-6:-1]), offered("answer", "@")), ([asks], [asks[-6:]], []), "answer")
+    eq((offered("resume", ""), offered("resume", "@")), ([failed, asks], ["@2", "@3"]), "resume")
+    eq(offered("runs", "cancel", ""), [asks], "cancel")
+    eq(len(offered("runs", "show", "")), 3, "show")
+
 
 
 @test("bash completes nouns, verbs and options", init=False)

@@ -25,6 +25,14 @@ def before_end(out):
     return without_spans(lines[:next(i for i, line in enumerate(lines) if line.startswith("RUN-"))])
 
 
+@test("live lines of tasks that run at a time are aligned")
+def _(ws):
+    wait = "touch {}; until test -e {}; do sleep 0.01; done; echo here"
+    (ws.path / "f.yaml").write_text(f"tasks: {{a: '{wait.format('a', 'compile')}', compile: '{wait.format('compile', 'a')}'}}\n")
+    shown = ws.tasuki("run", "f.yaml", "-j", "2", "--output", "live").expect(0).out.splitlines()
+    eq(sorted(line for line in shown if "|" in line), ["a       | here", "compile | here"])
+
+
 @test("in a pipe there is a plain line when a task starts and when it ends; what tasks print is not shown until one fails")
 def _(ws):
     out = run(ws, THREE, code=7)

@@ -186,6 +186,21 @@ def _(ws):
         screen.keys("Down")
 
 
+@test("the details of an event are in two columns, and an exit has its code, not its raw status, there and in events")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--start", "--", "sh", "-c", "exit 3").expect(7)
+    (shown,) = [line for line in ws.tasuki("events").expect(0).out.splitlines() if "process.exited" in line]
+    assert "exit_code=3" in shown and "status=" not in shown, shown
+    eq(ws.tasuki("events", "--type", "process.exited", "--json").expect(0).json["events"][0]["data"]["status"], 3 << 8, "in JSON it stays")
+    screen = watching(ws, until=["process.started"])
+    screen.keys("/")
+    screen.type("process.started")
+    screen.keys("Enter", "Enter")
+    text = screen.until_text("stdout_offset 0")
+    rows = [line for line in text.split("\n")[1:-2] if line]
+    eq({len(line) - len(line.split(None, 1)[1]) for line in rows}, {len("stdout_offset ")}, text)
+
+
 @test("of an event, a text that is longer than a time is shown whole")
 def _(ws):
     id = "long-" + "x" * 50
