@@ -216,7 +216,7 @@ export async function signs(play) {
   const page = await play.window();
   await play.go(page, `#/runs/${run}/firefox`);
   await play.until(async () => (await page.locator(".side .place").textContent()).includes(` · ${hostname().split(".")[0]}`), "the machine in the side bar");
-  await play.until(async () => /^Started\s+\d\d:\d\d:\d\d\s+by\s/.test(await page.locator(".run-facts > .row", { hasText: "Started" }).innerText()), "who started it");
+  await play.until(async () => /^Started\s+\d\d:\d\d:\d\d\s+by\s/.test(await page.locator(".facts-row > .row", { hasText: "Started" }).innerText()), "who started it");
   const state = page.locator(".task-head > .num");
   await play.until(async () => /^running\s+\d/.test(await state.innerText()), "the state and its time");
   const colours = await state.evaluate((one) => [...one.children].map((part) => getComputedStyle(part).color));

@@ -46,7 +46,7 @@ export async function looks(play) {
   for (const [theme, width, locale, word] of [["light", 1440, "en-US", "Last sign"], ["dark", 1440, "zh-CN", "最近响应"], ["light", 380, "ja-JP", "退出させる…"], ["light", 768, "en-US", "Drain…"]]) {
     const page = await play.window({ theme, width, locale });
     await play.go(page, "#/workers");
-    await play.sees(page, word, "main .list");
+    await play.sees(page, word, "main");
     await settled(page);
     await axe(play, page, `the workers, ${theme}, ${width}`, { theme });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

@@ -13,7 +13,7 @@ type Facts = Question["facts"];
 export function partyFacts(label: string, name: Name, alive: boolean | null | undefined, how: string | undefined, since?: string | null): Facts {
   return [
     [label, <>{name.label} <span class="mid">{name.note}</span> <span class="dim">{since ? ago(since) : ""}</span></>],
-    [t("locks.alive"), <StateText state={lifeState(alive, how)} />],
+    [t("conflict.state"), <StateText state={lifeState(alive, how)} />],
   ];
 }
 

@@ -1,5 +1,6 @@
 // An event as a sentence: a thing, what happened to it, and its shape.
-import type { TrailEvent } from "./api/types";
+import type { TaskState, TrailEvent } from "./api/types";
+import { taskState } from "./states";
 import { getWorld } from "./store";
 import { calm, fill, t, type TextKey, type Values } from "./text";
 import { duration, span } from "./time";
@@ -107,7 +108,7 @@ function runSentence(event: TrailEvent): Sentence | null {
     case "task.asked":
       return sentence("bubble", "ask", "event.task.asked", task, { flow, question: text(data["question"]) });
     case "branch.ended":
-      return sentence(data["outcome"] === "ok" ? "check" : "cross", data["outcome"] === "ok" ? "ok" : "bad", "event.branch.ended", text(data["branch"]), { flow, outcome: text(data["outcome"]) });
+      return sentence(data["outcome"] === "ok" ? "check" : "cross", data["outcome"] === "ok" ? "ok" : "bad", "event.branch.ended", text(data["branch"]), { flow, outcome: taskState(text(data["outcome"]) as TaskState).word });
     case "queue.started":
       return sentence("arc", "run", "event.queue.started", t("queue"));
     case "queue.next":

@@ -80,6 +80,15 @@ function targetState(placed: Placed): TaskState {
   return placed.shown.kind === "group" && placed.shown.isRunning ? "running" : stateOf(placed);
 }
 
+/** What leads to something that runs, in this scope: the way to it. */
+function leading(scope: PlacedScope): Set<Placed> {
+  const before = new Map<Placed, Placed[]>();
+  for (const [from, to] of scope.edges) before.set(to, [...(before.get(to) ?? []), from]);
+  const found = new Set(scope.nodes.filter((one) => targetState(one) === "running"));
+  for (const one of found) for (const from of before.get(one) ?? []) found.add(from);
+  return found;
+}
+
 function edgeClass(from: TaskState, to: TaskState | null): string {
   if (!isDone(from)) return "edge w";
   if (to === "running") return "edge run";
@@ -118,7 +127,7 @@ function GroupFrame({ placed, depth }: { placed: Placed; depth: number }): JSX.E
       <rect class={`fork ${!began ? "w" : shown.isRunning && !placed.inner.some((scope) => scope.nodes.some((one) => one.shown.kind === "group" && one.shown.isRunning)) ? "run" : ""}`} x={placed.x + 18} y={top} width="4" height={end - top} rx="2" />
       <rect class={`fork ${isDone(shown.state) ? "" : "w"}`} x={placed.outX - 4} y={top} width="4" height={end - top} rx="2" />
       {placed.inner.flatMap((scope) =>
-        scope.firsts.map((one) => <path key={`f${one.shown.key}`} class={edgeClass(began ? "ok" : "waiting", targetState(one))} d={path(from, middle(one), one.inX, middle(one))} />),
+        scope.firsts.map((one) => <path key={`f${one.shown.key}`} class={edgeClass(began ? "ok" : "waiting", leading(scope).has(one) ? "running" : targetState(one))} d={path(from, middle(one), one.inX, middle(one))} />),
       )}
       {placed.inner.flatMap((scope) => scope.lasts.map((one) => <path key={`l${one.shown.key}`} class={edgeClass(stateOf(one), null)} d={path(one.outX, middle(one), placed.outX - 4, middle(one))} />))}
       {card && <rect class="cells" x={card.x} y={card.y} width={card.w} height={card.h} rx="8" />}
@@ -155,11 +164,12 @@ export function Arcs({ arcs }: { arcs: Arc[] }): JSX.Element {
 
 export function ScopePicture(props: { scope: PlacedScope; depth: number; selected: string; onSelect: (task: string) => void }): JSX.Element {
   const { scope, depth } = props;
+  const way = depth > 0 ? leading(scope) : null; // before the first group, only the last step
   return (
     <>
       {scope.nodes.map((one) => one.shown.kind === "group" && <GroupFrame key={`f${one.shown.key}`} placed={one} depth={depth} />)}
       {scope.edges.map(([from, to]) => (
-        <path key={`${from.shown.key}-${to.shown.key}`} class={edgeClass(stateOf(from), targetState(to))} d={path(from.outX, middle(from), to.inX, middle(to))} />
+        <path key={`${from.shown.key}-${to.shown.key}`} class={edgeClass(stateOf(from), way?.has(to) ? "running" : targetState(to))} d={path(from.outX, middle(from), to.inX, middle(to))} />
       ))}
       {scope.nodes.map((one) =>
         one.shown.kind === "group" ? (

@@ -13,6 +13,7 @@ export interface Line {
   to?: number | undefined;
   isOpen?: boolean | undefined; // the rest of the line follows
   rule?: boolean; // a rule across: a start, an exit, a gap
+  at?: number | undefined; // of a rule: it stands before the lines that are newer
   bad?: boolean;
 }
 export type NewLine = Omit<Line, "key">;
@@ -37,12 +38,26 @@ export class LogBuffer {
   private chars = 0;
   private nextKey = 1;
 
+  /** Lines and rules come over two connections. A rule goes before the lines that are newer, a line before the rules that are. */
+  private placeOf(line: NewLine): number {
+    const time = line.rule ? line.at : line.time ? Date.parse(line.time) : undefined;
+    let at = this.lines.length;
+    if (time === undefined) return at;
+    for (let one = this.lines[at - 1]; one; one = this.lines[at - 1]) {
+      const isNewer = line.rule ? !one.rule && one.time !== undefined && Date.parse(one.time) > time : one.rule && one.at !== undefined && one.at >= time;
+      if (!isNewer) break;
+      at--;
+    }
+    return at;
+  }
+
   private push(line: NewLine): void {
-    const last = this.lines[this.lines.length - 1];
+    const at = this.placeOf(line);
+    const last = this.lines[at - 1];
     this.chars += line.text.length;
     if (last?.isOpen && !line.rule && last.source === line.source && last.stream === line.stream && last.to === line.from)
-      this.lines[this.lines.length - 1] = { ...last, text: last.text + line.text, to: line.to, isOpen: line.isOpen };
-    else this.lines.push({ ...line, key: this.nextKey++ });
+      this.lines[at - 1] = { ...last, text: last.text + line.text, to: line.to, isOpen: line.isOpen };
+    else this.lines.splice(at, 0, { ...line, key: this.nextKey++ });
     if (line.to !== undefined) this.to[output(line)] = line.to;
   }
 

@@ -1,6 +1,7 @@
 // Where the lines of a log come from, and what the page keeps of them. The end comes first, older and newer parts when the reader
 // scrolls there, and new lines as they are written while the window reaches the end.
 import { useEffect, useReducer, useRef } from "preact/hooks";
+import { ApiError } from "../api/http";
 import { getWorld, onChange } from "../store";
 import { LogBuffer, type Line, type NewLine, type Part, type Place } from "./buffer";
 
@@ -48,6 +49,7 @@ export class LogWindow {
   readonly buffer = new LogBuffer();
   isAtEnd = true; // new lines are added
   isBegun = false; // there is nothing older
+  isRead = false; // else nothing is known of it
   private reading: Promise<void> | null = null; // a part that is under way
   private stop = new AbortController();
   private waiting: NewLine[] = [];
@@ -74,11 +76,24 @@ export class LogWindow {
     const stop = (this.stop = new AbortController());
     const part = await this.feed.end();
     if (stop.signal.aborted) return;
+    this.isRead = true;
     this.waiting = [];
     this.isBegun = false;
     this.buffer.replace(part);
     this.changed();
     this.attach(stop);
+  }
+
+  /** Shows the end as soon as the server can be reached; a log that is not there is empty. */
+  async begin(signal: AbortSignal): Promise<void> {
+    while (!this.isRead) {
+      await when(signal, isLive);
+      await this.toEnd().catch((problem) => {
+        this.isRead = problem instanceof ApiError;
+        if (!this.isRead) return new Promise((resolve) => setTimeout(resolve, 500));
+        this.changed();
+      });
+    }
   }
 
   private attach(stop: AbortController): void {
@@ -176,8 +191,12 @@ export function useLog(key: string, make: () => Feed): LogWindow {
   }
   const log = shown.current.log;
   useEffect(() => {
-    log.toEnd().catch(() => undefined); // a log that is not there is empty
-    return () => log.close();
+    const stop = new AbortController();
+    log.begin(stop.signal).catch(() => undefined);
+    return () => {
+      stop.abort();
+      log.close();
+    };
   }, [log]);
   return log;
 }

@@ -30,17 +30,20 @@ interface LogLine {
   missed_bytes?: number;
 }
 
+/** A start is noted a little later than its first line may be written. */
+const START_LATE_MS = 100;
+
 function ruleOf(event: TrailEvent): NewLine | null {
-  const data = event.data;
-  if (event.type === "process.started") return { rule: true, time: event.time, text: t("log.rule.start", { n: String(data["run"] ?? ""), time: clock(event.time), pid: String(data["pid"] ?? "") }) };
+  const data = event.data, at = Date.parse(event.time);
+  if (event.type === "process.started") return { rule: true, time: event.time, at: at - START_LATE_MS, text: t("log.rule.start", { n: String(data["run"] ?? ""), time: clock(event.time), pid: String(data["pid"] ?? "") }) };
   if (event.type === "process.exited") {
     const isBad = data["by"] === "itself" && data["exit_code"] !== 0;
     const code = data["exit_code"] ?? "?";
-    return { rule: true, bad: isBad, time: event.time, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : t("log.rule.exit", { code: String(code), time: clock(event.time) }) };
+    return { rule: true, bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : t("log.rule.exit", { code: String(code), time: clock(event.time) }) };
   }
-  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, bad: true, time: event.time, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
-  if (event.type === "LOG_TRUNCATED") return { rule: true, time: event.time, text: t("log.dropped", { size: bytes(Number(data["lost"] ?? 0)) }) };
-  if (event.type === "LOG_GAP") return { rule: true, time: event.time, text: t("log.rule.gap") };
+  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, bad: true, time: event.time, at, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
+  if (event.type === "LOG_TRUNCATED") return { rule: true, time: event.time, at, text: t("log.dropped", { size: bytes(Number(data["lost"] ?? 0)) }) };
+  if (event.type === "LOG_GAP") return { rule: true, time: event.time, at, text: t("log.rule.gap") };
   return null;
 }
 
@@ -50,25 +53,17 @@ function linesOf(line: LogLine, source: string | undefined): NewLine[] {
   return [...missed, { text: line.text, time: line.time ?? undefined, stream: line.stream, source, from: line.from, to: line.to, isOpen: line.partial }];
 }
 
-/** Rules among lines, by time. A start is noted a little later than the first line may be written: it goes before lines that are at
- * most that much older, but not before the end of the run before it. */
-const START_LATE_MS = 100;
+/** Rules among lines, by time: a start before its lines, but behind the end of the run before it; an exit behind the lines of its time. */
 function merged(lines: NewLine[], events: TrailEvent[]): NewLine[] {
-  const keyed: { at: number; order: number; line: NewLine }[] = [];
-  let before = 0;
-  events.forEach((event) => {
-    const rule = ruleOf(event);
-    if (!rule) return;
-    const time = Date.parse(event.time);
-    before = event.type === "process.started" ? Math.max(before, time - START_LATE_MS) : Math.max(before, time);
-    keyed.push({ at: before, order: keyed.length, line: rule });
-  });
+  const keyed: { at: number; line: NewLine }[] = [];
   let last = 0;
-  for (const line of lines) {
-    last = line.time ? Date.parse(line.time) : last;
-    keyed.push({ at: last, order: keyed.length, line });
+  for (const line of lines) keyed.push({ at: (last = line.time ? Date.parse(line.time) : last), line });
+  let before = 0;
+  for (const event of events) {
+    const rule = ruleOf(event);
+    if (rule) keyed.push({ at: (before = Math.max(before, rule.at ?? 0)), line: rule });
   }
-  return keyed.sort((a, b) => a.at - b.at || a.order - b.order).map((one) => one.line);
+  return keyed.sort((a, b) => a.at - b.at).map((one) => one.line);
 }
 
 function place(text: string): Place {
@@ -78,13 +73,15 @@ function place(text: string): Place {
 
 const cursor = (at: Place): string => `${at[0]}:${at[1]}`;
 
-/** New lines of these processes, from their places on, over one connection. It goes on when they run again. */
+/** New lines of these processes, from their places on, over one connection. It goes on when they run again, or have run. */
 async function follow(ids: string[], stream: Stream, places: Map<string, Place>, signal: AbortSignal, put: (lines: NewLine[]) => void): Promise<void> {
   const source = (id: string | undefined): string | undefined => (ids.length > 1 ? id : undefined);
   const isThere = (id: string): boolean => getWorld().processes.some((one) => one.id === id);
-  const runs = (id: string): boolean => getWorld().processes.some((one) => one.id === id && one.state_name === "Running");
+  const read = new Map<string, number | undefined>(); // the run up to which a process has been read
+  const hasMore = (id: string): boolean => getWorld().processes.some((one) => one.id === id && (one.state_name === "Running" || one.run !== read.get(id)));
   for (;;) {
     const there = ids.filter(isThere);
+    for (const one of getWorld().processes) if (ids.includes(one.id)) read.set(one.id, one.run);
     const query = [...there.map((id) => `id=${encodeURIComponent(id)}`), `stream=${stream}`, `cursor=${there.map((id) => cursor(places.get(id) ?? [0, 0])).join()}`];
     try {
       if (there.length > 0)
@@ -102,7 +99,7 @@ async function follow(ids: string[], stream: Stream, places: Map<string, Place>,
       if (signal.aborted || (problem instanceof ApiError && problem.status === 404 && ids.length === 1)) return;
       await new Promise((resolve) => setTimeout(resolve, 500));
     }
-    await when(signal, () => isLive() && ids.some(runs));
+    await when(signal, () => isLive() && ids.some(hasMore));
   }
 }
 
@@ -218,7 +215,7 @@ export function ProcessLog({ ids }: { ids: string[] }): JSX.Element {
       onEvent((event) => {
         const id = String(event.data["process_id"] ?? "");
         const rule = ids.includes(id) ? ruleOf(event) : null;
-        if (rule) setTimeout(() => log.put([ids.length > 1 ? { ...rule, source: id, text: `${id}: ${rule.text}` } : rule]), 150);
+        if (rule) log.put([ids.length > 1 ? { ...rule, source: id, text: `${id}: ${rule.text}` } : rule]);
       }),
     [log],
   );

@@ -173,7 +173,7 @@ export function LogViewer(props: Props): JSX.Element {
         </button>
       </div>
       <div class={`log${wraps ? " wrapped" : ""}${times ? "" : " plain"}${props.showMs ? " ms" : ""}`} role="log" aria-live="off" aria-label={props.name} tabIndex={0} ref={box} onScroll={onScroll}>
-        {lines.length === 0 ? (
+        {lines.length === 0 ? log.isRead && (
           <div class="empty">
             <h3>{props.empty[0]}</h3>
             <p>{props.empty[1]}</p>

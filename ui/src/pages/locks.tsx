@@ -22,7 +22,7 @@ function lockFacts(lock: Lock): [string, ComponentChildren][] {
     ["PID", <>{holder?.pid ?? "?"} <StateText state={lifeState(holder?.alive, holder?.how)} /></>],
   ];
   if (holder?.session_id) facts.push([t("fact.session"), holder.session_id]);
-  if (lock.created_at) facts.push([t("run.started"), <>{clock(lock.created_at)} <span class="dim">{span(ageOf(lock) ?? 0)}</span></>]);
+  if (lock.created_at) facts.push([t("run.started"), <>{clock(lock.created_at)} <span class="dim">{t("time.ago", { span: span(ageOf(lock) ?? 0) })}</span></>]);
   if (lock.epic_spec) facts.push(["Epic", <span class="mono">{lock.epic_spec}</span>]);
   return facts;
 }
@@ -61,8 +61,8 @@ function LockRow({ lock }: { lock: Lock }): JSX.Element {
     <div class={`item c-lock${tint}`} data-row tabIndex={0} data-id={lock.id ?? lock.kind}>
       <Mark state={state} />
       <div class="cut">
-        <div class="name cut">{title ?? lock.id ?? t("lock.kind.queue")}</div>
-        <div class="dim cut small">
+        <div class="name cut" title={lock.id ?? undefined}>{title ?? lock.id ?? t("lock.kind.queue")}</div>
+        <div class="dim cut small" title={lock.epic_spec ?? lock.id ?? undefined}>
           {lock.kind === "queue" ? t("lock.one_queue") : t(`lock.kind.${lock.kind}`)}
           {detail}
           {waiters}
@@ -72,10 +72,10 @@ function LockRow({ lock }: { lock: Lock }): JSX.Element {
       <div class="row cut holder">
         <Avatar name={name} gone={lock.holder?.alive !== true} />
         <div class="cut">
-          <div class="cut">
+          <div class="cut" title={[name.label, name.note].filter(Boolean).join(" ")}>
             <b class="b">{name.label}</b> <span class="mid">{name.note}</span>
           </div>
-          <div class="dim cut small">{more}</div>
+          <div class="dim cut small" title={[more, lock.holder?.run_id].filter(Boolean).join(" · ")}>{more}</div>
         </div>
       </div>
       <div class={`cut life ${life.loud ? life.tone : "mid"}`}>
@@ -131,16 +131,19 @@ function OwnerRow({ workflow }: { workflow: Workflow }): JSX.Element {
       <div class="row cut holder">
         <Avatar name={name} gone={workflow.ownerAlive !== true} />
         <div class="cut">
-          <div class="cut">
+          <div class="cut" title={[name.label, name.note].filter(Boolean).join(" ")}>
             <b class="b">{name.label}</b> <span class="mid">{name.isKnown ? name.note : ""}</span>
           </div>
-          <div class="dim cut small">{workflow.ownerInstanceId ?? ""}</div>
+          <div class="dim cut small" title={workflow.ownerInstanceId ?? undefined}>{workflow.ownerInstanceId ?? ""}</div>
         </div>
       </div>
       <div class={`cut life ${life.loud ? life.tone : "mid"}`}>
         <StateText state={life} />
       </div>
-      <span class="mid right num">{workflow.claimed_at ? span(now() - Date.parse(workflow.claimed_at)) : ""}</span>
+      <span class="mid right num">
+        <span class="dim on-phone">{t("locks.owned_for")} </span>
+        {workflow.claimed_at ? span(now() - Date.parse(workflow.claimed_at)) : ""}
+      </span>
       <span />
       <span class="row acts">{isMine ? <Act small action={releaseWorkflow(workflow)} /> : <Act small action={claimWorkflow(workflow, () => ownerQuestion(workflow))} />}</span>
     </div>
@@ -175,10 +178,10 @@ function AgentRow({ agent }: { agent: Agent }): JSX.Element {
         <span class="name">{name.label}</span> <span class="mid">{name.note}</span>
         <div class="dim cut small">{[agent.directory ?? "", agent.branch ?? ""].filter(Boolean).join(" · ")}</div>
       </div>
-      <div class="cut life">
+      <div class={`cut life ${agent.alive === false ? "warn" : "mid"}`}>
         <StateText state={lifeState(agent.alive, agent.how)} />
       </div>
-      <span class="cut mid">{[holds && t("agent.holds", { what: holds }), waits && t("agent.waits", { what: waits })].filter(Boolean).join(" · ")}</span>
+      <span class="cut mid" title={[holds, waits].filter(Boolean).join(" · ")}>{[holds && t("agent.holds", { what: holds }), waits && t("agent.waits", { what: waits })].filter(Boolean).join(" · ")}</span>
       <span class="mid right num">{agent.since ? span(now() - Date.parse(agent.since)) : ""}</span>
     </div>
   );

@@ -44,7 +44,7 @@ function BrokenProcess({ process }: { process: Process }): JSX.Element {
       </a>
       <div class="cut">
         <div class="cut">
-          {exitText(process)}, <b class="b">{state.word}</b> <span class="dim">· {more}</span>
+          {exitText(process)}{t("comma")}<b class="b">{state.word}</b> <span class="dim">· {more}</span>
         </div>
         {line && <div class="err cut" title={line}>{line}</div>}
       </div>
@@ -104,7 +104,7 @@ function BrokenLock({ lock }: { lock: Lock }): JSX.Element {
       </a>
       <div class="cut">
         <div class="cut">
-          {lock.holder?.alive === false ? `${capital(lockState(lock).word)}: ${howWord(lock.holder.how)}` : `${lockState(lock).word}, ${life.word}`} <span class="dim">· {[name.label, name.isKnown && lock.holder?.pid ? `pid ${lock.holder.pid}` : "", age !== null ? t("lock.held_for", { span: span(age) }) : ""].filter(Boolean).join(" · ")}</span>
+          {lock.holder?.alive === false ? `${capital(lockState(lock).word)}${t("colon")}${howWord(lock.holder.how)}` : `${lockState(lock).word}${t("comma")}${life.word}`} <span class="dim">· {[name.label, name.isKnown && lock.holder?.pid ? `pid ${lock.holder.pid}` : "", age !== null ? t("lock.held_for", { span: span(age) }) : ""].filter(Boolean).join(" · ")}</span>
         </div>
         {lock.kind === "sprint" && <div class="dim cut small">{t("sprint.blocked")}</div>}
       </div>
@@ -169,7 +169,7 @@ function ProcessRow({ process }: { process: Process }): JSX.Element {
     <a class="item c-proc" href={href("processes", process.id)} data-row>
       <Mark state={state} />
       <span class="name cut">{process.id}</span>
-      <span class={`cut ${state.tone === "warn" ? "warn" : "dim"}`}>{state.loud ? `${state.word}${process.detail ? `: ${process.detail}` : ""}` : commandLine(process)}</span>
+      <span class={`cut ${state.tone === "warn" ? "warn" : "dim"}${state.loud ? " said" : ""}`} title={state.loud ? (process.detail ?? undefined) : commandLine(process)}>{state.loud ? [state.word, process.detail].filter(Boolean).join(t("colon")) : commandLine(process)}</span>
       <Hour process={process} />
       <By name={nameOfWho(process.started_by)} />
       <span class="num mid w1400 right">{usage.cpu}</span>
@@ -224,8 +224,8 @@ function Holds(): JSX.Element {
                 </div>
                 <div class="cut mid small">
                   {name.label}
-                  {name.isKnown && name.note && `: ${name.note}`}
-                  {isDead ? `, ${lifeState(false, lock.holder?.how).word}` : lock.holder?.run_id ? `, ${t("thing.run")} ${shortId(lock.holder.run_id)}` : ""}
+                  {name.isKnown && name.note && `${t("colon")}${name.note}`}
+                  {isDead ? `${t("comma")}${lifeState(false, lock.holder?.how).word}` : lock.holder?.run_id ? `${t("comma")}${t("thing.run")} ${shortId(lock.holder.run_id)}` : ""}
                 </div>
               </div>
               <span class="dim small num">{age === null ? "" : span(age)}</span>
@@ -252,7 +252,7 @@ function Happened(): JSX.Element {
                 {span(now() - Date.parse(event.time))}
               </At>
               <Glyph name={one.glyph} tone={one.tone} />
-              <span class="mid">
+              <span class="mid" title={`${one.before}${one.thing}${one.after}`}>
                 {one.before}
                 <b class="b">{one.thing}</b>
                 {one.after}

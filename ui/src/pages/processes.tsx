@@ -61,8 +61,8 @@ function Row({ process, isChosen, isMarked, hasPlace, isHeld, onMark }: { proces
       ) : (
         <Mark state={state} />
       )}
-      <div class="cut">
-        <span class="name">{process.id}</span> <span class={`word ${state.loud ? state.tone : "dim"}`}>{state.word}</span>
+      <div class="cut named">
+        <span class="name cut">{process.id}</span> <span class={`word ${state.loud ? state.tone : "dim"}`}>{state.word}</span>
         {url && <span class="word dim mono small">{url.replace(/^http:\/\/localhost/, "")}</span>}
       </div>
       <Hour process={process} />
@@ -127,7 +127,11 @@ export function Processes({ id }: { id: string | undefined }): JSX.Element {
   const off = useCanAct() ? undefined : t("live.actions_off");
   useProcessKeys(chosen);
   useKey("Escape", () => id && !isWide && go("processes"));
-  useEffect(() => document.querySelector(".list-pane .item.sel")?.scrollIntoView({ block: "nearest" }), [id]);
+  useEffect(() => {
+    const row = document.querySelector<HTMLElement>(".list-pane .item.sel");
+    row?.scrollIntoView({ block: "nearest" });
+    if (document.activeElement?.closest(".list-pane [data-row]")) row?.focus({ preventScroll: true }); // the keys act on the row that has the focus
+  }, [id]);
   const n = (one: Filter): number => all.filter((process) => isIn(process, one)).length;
   if (all.length === 0)
     return (

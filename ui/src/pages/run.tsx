@@ -10,7 +10,7 @@ import { TaskLog } from "../lazy";
 import { refresh } from "../live";
 import { go, href } from "../route";
 import { runState, taskState } from "../states";
-import { useTick, useWorld } from "../store";
+import { useCanAct, useTick, useWorld } from "../store";
 import { t, titled } from "../text";
 import { clock, duration, exact, now, tookOf } from "../time";
 import { AnswerForm, useQuestions } from "../ui/answer";
@@ -25,8 +25,9 @@ function useRun(id: string): RunDetail | "missing" | null {
   const open = useWorld((w) => w.openRuns[id]);
   const status = useWorld((w) => w.runs.find((one) => one.run_id === id)?.status);
   const [read, setRead] = useState<RunDetail | "missing" | null>(null);
+  const canRead = useCanAct();
   useEffect(() => {
-    if (open) return;
+    if (open || !canRead) return;
     if (status === "RUNNING" || status === "NEEDS_INPUT") void refresh();
     let isMine = true;
     call<RunDetail>("GET", `/api/runs/${encodeURIComponent(id)}`).then(
@@ -34,7 +35,7 @@ function useRun(id: string): RunDetail | "missing" | null {
       (problem) => isMine && problem instanceof ApiError && setRead("missing"),
     );
     return () => void (isMine = false);
-  }, [id, open === undefined, status]);
+  }, [id, open === undefined, status, canRead]);
   return open ?? read;
 }
 
@@ -45,10 +46,11 @@ function useTasks(run: RunDetail | "missing" | null): RunDetail | "missing" | nu
   const lastRead = useRef(0);
   const id = run && run !== "missing" ? run.run_id : "";
   const key = run && run !== "missing" ? `${id} ${run.status} ${run.counts?.done ?? 0} ${run.tasks.map((one) => `${one.state[0] ?? ""}${one.attempt ?? ""}`).join("")}` : "";
+  const canRead = useCanAct();
   const wanted = useRef(id);
   wanted.current = id; // an answer counts although the run has changed since: in a storm it always has
   useEffect(() => {
-    if (!key) return;
+    if (!key || !canRead) return;
     const read = async (): Promise<void> => {
       lastRead.current = performance.now();
       const tasks: Task[] = [];
@@ -62,7 +64,7 @@ function useTasks(run: RunDetail | "missing" | null): RunDetail | "missing" | nu
     };
     const timer = setTimeout(() => read().catch(() => undefined), Math.max(0, lastRead.current + 1000 - performance.now()));
     return () => clearTimeout(timer);
-  }, [key]);
+  }, [key, canRead]);
   if (!run || run === "missing" || more.id !== id) return run;
   const known = new Map(more.tasks.map((one) => [one.task, one]));
   const named = new Set(run.tasks.map((one) => one.task));
@@ -79,16 +81,18 @@ function useGraph(id: string, run: RunDetail | "missing" | null): Graph | null {
   const running = run && run !== "missing" ? run.tasks.filter((one) => one.state === "running").length : 0;
   const isOpen = run !== null && run !== "missing" && run.ended_at === null;
   const key = counts ? `${isOpen} ${counts.total} ${isOpen ? (counts.steps ?? 0) - counts.done - running : ""}` : "";
+  const canRead = useCanAct();
   const wanted = useRef(id);
   wanted.current = id;
   useEffect(() => {
+    if (!canRead) return;
     const read = (): void => {
       lastRead.current = performance.now();
       call<{ graph: Graph }>("GET", `/api/runs/${encodeURIComponent(id)}/graph?format=json`).then((one) => wanted.current === id && setGraph({ id, graph: one.graph }), () => undefined);
     };
     const timer = setTimeout(read, graph?.id === id ? Math.max(0, lastRead.current + 1000 - performance.now()) : 0);
     return () => clearTimeout(timer);
-  }, [id, key]);
+  }, [id, key, canRead]);
   return graph?.id === id ? graph.graph : null;
 }
 
@@ -108,38 +112,40 @@ function RunFacts({ run, lock }: { run: RunDetail; lock: Lock | null }): JSX.Ele
   const by = nameOfWho(run.started_by) ?? (lock ? nameOfHolder(lock.holder) : null);
   const canResume = run.status === "FAILED" || run.status === "INTERRUPTED" || run.status === "CANCELLED" || run.status === "NEEDS_INPUT";
   return (
-    <div class="row run-facts">
-      <span class="on-phone">
-        <StateTag state={runState(run.status)} />
-      </span>
-      <span class="row num">
-        <span class="dim">{t("run.tasks")}</span> {run.counts && t("tasks.ok_of", { n: run.counts.ok, total: run.counts.total })}
-        <Progress run={run} width={110} />
-      </span>
-      <span class="num">
-        <span class="dim">{isOpen ? t("run.elapsed") : t("run.took")}</span> {tookOf(run, isOpen)}
-      </span>
-      <span class="row">
-        <span class="dim">{t("run.started")}</span>
-        <time dateTime={run.started_at} title={exact(run.started_at)}>
-          {clock(run.started_at)}
-        </time>
-        {by && <span class="dim">{t("run.by")}</span>}
-        {by && <By name={by} wide />}
-      </span>
-      {run.request_id && (
-        <span class="cut">
-          <span class="dim">{t("run.request")}</span> <a href={href("requests", run.request_id)}>{request?.title ?? run.request_id}</a>
+    <div class="run-facts">
+      <div class="row facts-row">
+        <span class="on-phone">
+          <StateTag state={runState(run.status)} />
         </span>
-      )}
-      {lock && lock.state === "held" && (
+        <span class="row num">
+          <span class="dim">{t("run.tasks")}</span> {run.counts && t("tasks.ok_of", { n: run.counts.ok, total: run.counts.total })}
+          <Progress run={run} width={110} />
+        </span>
+        <span class="num">
+          <span class="dim">{isOpen ? t("run.elapsed") : t("run.took")}</span> {tookOf(run, isOpen)}
+        </span>
         <span class="row">
-          <span class="dim">{t("run.lock")}</span>
-          <LockedTag lock={lock} />
-          <Left lock={lock} />
+          <span class="dim">{t("run.started")}</span>
+          <time dateTime={run.started_at} title={exact(run.started_at)}>
+            {clock(run.started_at)}
+          </time>
+          {by && <span class="dim">{t("run.by")}</span>}
+          {by && <By name={by} />}
         </span>
-      )}
-      {run.reason && <span class="bad cut">{run.reason}</span>}
+        {run.request_id && (
+          <span class="cut">
+            <span class="dim">{t("run.request")}</span> <a href={href("requests", run.request_id)}>{request?.title ?? run.request_id}</a>
+          </span>
+        )}
+        {lock && lock.state === "held" && (
+          <span class="row">
+            <span class="dim">{t("run.lock")}</span>
+            <LockedTag lock={lock} />
+            <Left lock={lock} />
+          </span>
+        )}
+        {run.reason && <span class="bad cut">{run.reason}</span>}
+      </div>
       <span class="row acts">
         {isOpen ? <Act small action={cancelRun(run)} /> : canResume && <Act small action={resumeRun(run)} />}
         <Menu
@@ -167,7 +173,7 @@ function TaskPanel({ run, task, command }: { run: RunDetail; task: Task; command
   const state = taskState(task.state === "blocked" && !isOver ? "waiting" : task.state);
   const channel = Object.keys(task.writes ?? {}).length;
   const last = task.attempts?.[task.attempts.length - 1];
-  const took = last && (last.ended_at || task.state === "running") ? duration((last.ended_at ? Date.parse(last.ended_at) : now()) - Date.parse(last.started_at), Boolean(last.ended_at)) : "";
+  const took = task.state === "retry" && task.next_try_at ? t("task.in", { span: duration(Math.max(0, Date.parse(task.next_try_at) - now())) }) : last && (last.ended_at || task.state === "running") ? duration((last.ended_at ? Date.parse(last.ended_at) : now()) - Date.parse(last.started_at), Boolean(last.ended_at)) : "";
   return (
     <section class="task" aria-label={task.task}>
       <div class="row task-head">

@@ -41,7 +41,7 @@ export function TaskAttempts({ run, task }: { run: RunDetail; task: Task }): JSX
       <ol class="attempts">
         {times.map((one, i) => (
           <li key={i}>
-            <time class="num" title={exact(one.from)}>{clock(one.from, true)}</time> {taskState(one.outcome as TaskState).word} {one.to !== null && <span class="dim num">{duration(one.to - one.from, true)}</span>}
+            <time class="num" title={exact(one.from)}>{clock(one.from, true)}</time> {taskState(one.outcome === "retry" ? "failed" : (one.outcome as TaskState)).word} {one.to !== null && <span class="dim num">{duration(one.to - one.from, true)}</span>}
           </li>
         ))}
       </ol>

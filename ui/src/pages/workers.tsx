@@ -117,12 +117,14 @@ export function Workers(): JSX.Element {
         {pool.workers.length === 0 ? (
           <Empty icon="workers" texts={titled("empty.workers")} command={commandOf("worker", "--redis", pool.server)} />
         ) : (
-          <div class="list">
+          <>
             <Heads />
-            {pool.workers.map((one) => (
-              <Row key={one.id} worker={one} />
-            ))}
-          </div>
+            <div class="list">
+              {pool.workers.map((one) => (
+                <Row key={one.id} worker={one} />
+              ))}
+            </div>
+          </>
         )}
       </Section>
     </div>

@@ -70,11 +70,12 @@ function QueueStrip(): JSX.Element | null {
       {queue.stopping ? (
         <span class="cut">{t("queue.stopping", { title })}</span>
       ) : (
-        <a class="cut" href={run ? href("runs", run.run_id) : href("requests")}>
-          {title}{" "}
+        <a class="cut row" href={run ? href("runs", run.run_id) : href("requests")} title={title}>
+          <span class="cut">{title}</span>
           {run?.counts && (
-            <span class="dim num">
-              {t("tasks.of", { n: run.counts.ok, total: run.counts.total })} · {duration(now() - Date.parse(run.started_at))}
+            <span class="dim num nowrap">
+              {t("tasks.of", { n: run.counts.ok, total: run.counts.total })}
+              <span class="took"> · {duration(now() - Date.parse(run.started_at))}</span>
             </span>
           )}
         </a>

@@ -1,0 +1,163 @@
+// What a careful look at every page has found: text that was cut or missing, wrong words, rules of a log in a wrong order.
+import { Agent, sleeper } from "./feed.mjs";
+import { flow } from "./work.mjs";
+import { furnish, settled } from "./whole.mjs";
+
+/** The widths by which these are cut, with their texts. */
+const cut = (found) => found.evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent));
+
+/** On a phone: the strip says what an agent asks, and the second question shows the holder and how its life is known. */
+export async function asked_on_phone(play) {
+  const holder = await sleeper(play);
+  await play.cli("lock", "acquire", "name", "deploy", "--pid", String(holder.pid));
+  const page = await play.window({ width: 380, height: 820 });
+  await play.sees(page, "Live", ".live");
+  const agent = await new Agent(play).begin("cursor");
+  await agent.call("lock_acquire", { kind: "name", id: "deploy", force: true });
+  await page.locator(".strip.askfor").getByText("cursor asks to take the lock deploy.").waitFor();
+  await page.locator(".strip.askfor").getByText("No answer means no").waitFor();
+  await page.locator(".strip.askfor").getByRole("button", { name: "Allow" }).click();
+  const dialog = page.getByRole("alertdialog");
+  await dialog.getByText("alive: the process exists").waitFor();
+  play.eq(await cut(dialog.locator("dd, dd *")), [], "facts that are cut");
+  play.ok(await dialog.evaluate((one) => [...one.querySelectorAll("dd *")].every((part) => part.getBoundingClientRect().right <= one.getBoundingClientRect().right - 16)), "no fact leaves the dialogue");
+}
+
+/** A menu is as wide as its window allows; a long command is cut inside it, and its button to copy is there. */
+export async function menus(play) {
+  const run = await furnish(play);
+  for (const width of [1440, 380]) {
+    const page = await play.window({ width, height: 900 });
+    for (const [place, button] of [[`#/runs/${run}`, ".run-facts [data-menu]"], ["#/processes/web", ".detail [data-menu]"]]) {
+      await play.go(page, place);
+      await page.locator(button).last().click();
+      const box = await page.getByRole("menu").boundingBox();
+      play.ok(box.x >= 0 && box.x + box.width <= width, `the menu is in the window: ${JSON.stringify(box)}, ${width}`);
+      play.ok(box.width >= 360, `there is room for the commands: ${box.width} px`);
+      const out = await page.getByRole("menu").evaluate((menu) => [...menu.querySelectorAll("button")].filter((one) => one.getBoundingClientRect().right > menu.getBoundingClientRect().right).map((one) => one.textContent || one.title));
+      play.eq(out, [], `what leaves the menu at ${place}, ${width} px`);
+      await page.keyboard.press("Escape");
+    }
+    await page.context().close();
+  }
+}
+
+/** While the log is followed: each start before its lines, and each exit behind them. */
+export async function rules(play) {
+  await play.cli("proc", "create", "quick", "--log", "stamped", "--", "sh", "-c", "echo begins; echo ends; exit 3");
+  const page = await play.window();
+  await play.go(page, "#/processes/quick");
+  await play.sees(page, "No output yet", ".log");
+  const expected = [];
+  for (let i = 1; i <= 5; i++) {
+    await play.cli("proc", "start", "quick", "--quiet").catch(() => undefined);
+    expected.push(`start ${i}`, "begins", "ends", "exit 3");
+    const read = () => page.locator(".log .lines > *").evaluateAll((all) => all.map((one) => /start \d+|begins|ends|exit \d/.exec(one.textContent)?.[0] ?? one.textContent));
+    await play.becomes(read, expected, `the log after start ${i}`);
+  }
+  await page.reload();
+  await play.becomes(() => page.locator(".log .lines > *").evaluateAll((all) => all.map((one) => /start \d+|begins|ends|exit \d/.exec(one.textContent)?.[0] ?? one.textContent)), expected, "the log that is read again");
+}
+
+/** The keys act on the process that the address has come back to, and not on the row that was clicked before. */
+export async function came_back(play) {
+  for (const id of ["api", "db"]) await play.cli("proc", "create", id, "--start", "--no-wait", "--", "sleep", "1000");
+  const page = await play.window();
+  await play.go(page, "#/processes/api");
+  await page.locator(".item.sel", { hasText: "api" }).waitFor();
+  await page.locator(".item", { hasText: "db" }).click();
+  await page.locator(".item.sel", { hasText: "db" }).waitFor();
+  await page.goBack();
+  await page.locator(".item.sel", { hasText: "api" }).waitFor();
+  await settled(page);
+  await page.keyboard.press("x");
+  await play.sees(page, /stopped\./, ".toast");
+  const states = Object.fromEntries((await play.json("proc", "list")).processes.map((one) => [one.id, one.state_name]));
+  play.eq(states, { api: "Stopped", db: "Running" }, "the states");
+}
+
+/** A run: the way to what runs is blue without a gap; an attempt that was tried again has failed; the head says when the next one begins. */
+export async function run_signs(play) {
+  const run = await furnish(play);
+  const page = await play.window({ width: 1280, height: 900 });
+  await play.go(page, `#/runs/${run}/chromium`);
+  await play.until(async () => /^will be tried again\s+in \d/.test(await page.locator(".task-head > .num").innerText()), "the head says when it is tried again");
+  play.eq(await cut(page.locator(".task-head > b")), [], "the name of the task");
+  play.eq(await page.locator(".task-head").evaluate((head) => [...head.children].every((one) => one.getBoundingClientRect().right <= head.getBoundingClientRect().right)), true, "its tabs are in the window");
+  await page.getByRole("button", { name: /^Attempts/ }).click();
+  await play.sees(page, /^\d\d:\d\d:\d\d\.\d{3} failed/, ".attempts li");
+  await play.until(async () => (await page.locator("[data-task=firefox].run").count()) > 0, "firefox runs");
+  const blue = await page.locator(".graph path.edge").evaluateAll((all) => all.map((one) => ({ isBlue: one.classList.contains("run"), x: one.getBBox().x, end: one.getBBox().x + one.getBBox().width })).filter((one) => one.isBlue).sort((a, b) => a.x - b.x));
+  play.eq(blue.length, 4, `blue edges: to the group, to unit, to the inner group, to firefox: ${JSON.stringify(blue)}`);
+  const facts = await page.locator(".run-facts").boundingBox(), acts = await page.locator(".run-facts .acts").boundingBox();
+  play.ok(acts.y < facts.y + 6, `the buttons are beside the first line of the facts: ${JSON.stringify([facts, acts])}`);
+}
+
+/** What a narrow window has room for is not cut: the progress of the queue, the name of a task, the holder of a request. */
+export async function room(play) {
+  const run = await furnish(play);
+  await play.cli("proc", "create", "mail", "--start", "--ready", "exec:true", "--health", "exec:false", "--health-interval", "200ms", "--health-failures", "1", "--", "sleep", "1000");
+  await play.cli("proc", "create", "a-process-with-quite-a-long-name-that-goes-on", "--start", "--no-wait", "--", "sleep", "1000");
+  await play.cli("request", "add", "Nightly import", "--id", "RQ-9", "--priority", "P0", "--", "sleep", "1000");
+  await play.cli("queue", "run", "--detach");
+  await play.until(async () => (await play.json("queue", "status")).run_id, "the queue runs something");
+  const page = await play.window({ width: 768, height: 900 });
+  await page.locator(".strip").getByText("0 of 1 task").waitFor();
+  play.eq(await cut(page.locator(".strip a.cut, .strip a.cut .cut, .strip a.cut .num")), [], "the queue's progress at 768 px");
+  await page.setViewportSize({ width: 380, height: 820 });
+  await play.sees(page, "unhealthy", ".c-proc");
+  await play.go(page, "#/processes");
+  await page.locator(".c-list", { hasText: "a-process-with" }).getByText("ready").waitFor();
+  await play.go(page, "#/requests");
+  const parts = page.locator("[data-id=RQ-1] .state-cell .row > *:visible");
+  await parts.first().waitFor();
+  const tops = await parts.evaluateAll((all) => all.map((one) => Math.round(one.getBoundingClientRect().y + one.getBoundingClientRect().height / 2)));
+  play.ok(tops.length >= 3 && Math.max(...tops) - Math.min(...tops) <= 2, `the lock of a request is one line: ${tops}`);
+  await play.go(page, `#/runs/${run}/firefox`);
+  await play.sees(page, "firefox", ".task-head");
+  play.eq(await cut(page.locator(".task-head > b")), [], "the name of the task");
+  await page.locator(".task-head").getByRole("button", { name: "Details" }).click();
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await play.go(page, "#/processes");
+  const word = page.locator(".c-list", { hasText: "a-process-with" }).locator(".word");
+  play.eq(await word.evaluate((one) => one.getBoundingClientRect().right <= one.parentElement.getBoundingClientRect().right), true, "the state beside a long name is seen");
+}
+
+/** Chinese and Japanese sentences have their own marks and words. */
+export async function marks(play) {
+  await furnish(play);
+  await play.until(async () => (await play.json("events", "--type", "branch.ended")).events.length > 0, "a branch has ended");
+  for (const [locale, failed, ended] of [["ja-JP", "終了コード 1、失敗", "終了：成功"], ["zh-CN", "以 1 退出，失败", "结束：成功"]]) {
+    const page = await play.window({ locale });
+    await play.sees(page, failed, ".broke");
+    await play.sees(page, ended, ".happened");
+    await page.context().close();
+  }
+}
+
+/** A run that is opened while the server is away: nothing untrue is said, and it is there when the server is back. */
+export async function opened_away(play) {
+  play.mayLoseServer = true;
+  flow(play, "two", "name: two\nflow: a >> b\ntasks: {a: echo from-a, b: echo from-b}\n");
+  await play.cli("run", "two");
+  await play.cli("run", "two");
+  const [first, second] = (await play.json("runs", "list")).runs.map((one) => one.run_id);
+  const page = await play.window(), other = await play.window();
+  for (const [one, run] of [[page, first], [other, second]]) {
+    await play.go(one, `#/runs/${run}/a`);
+    await play.sees(one, "from-a", ".log");
+  }
+  process.kill(play.pid, "SIGKILL");
+  await play.sees(page, "Not live since", ".strip.off");
+  await play.go(page, `#/runs/${first}/b`);
+  await page.locator(".task-head", { hasText: "b" }).waitFor();
+  await play.go(other, `#/runs/${first}/b`);
+  await page.getByRole("button", { name: "Try now" }).click();
+  play.ok(!(await play.text(page)).includes("has printed nothing"), "it is not said that the task has printed nothing");
+  play.eq(await page.locator(".bar .tag").first().evaluate((one) => getComputedStyle(one).color === getComputedStyle(document.querySelector(".bar .live")).color), true, "the state in the bar is grey");
+  play.serve();
+  for (const one of [page, other]) {
+    await play.sees(one, "from-b", ".log");
+    await one.locator(".graph [data-task=b]").waitFor();
+  }
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""What the page looks like: nothing is cut that has room, nothing is said in a wrong order or with a wrong word."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from browser_common import scenarios  # noqa: E402
+from harness.harness import main  # noqa: E402
+
+scenarios(
+    "looks.mjs",
+    asked_on_phone="on a phone the strip says what an agent asks, and the second question shows whose thing it is",
+    menus="no entry of a menu leaves it, and no menu leaves the window",
+    rules="a start stands before the lines of its process, an exit behind them, while they come and when they are read again",
+    came_back="after a way back the keys act on the process that is shown",
+    run_signs="a run: the way to what runs, the words of its attempts, the time of the next one, the buttons beside the facts",
+    room="what has room is not cut: progress of the queue, names, states, the lock of a request",
+    opened_away="a run that is opened while the server is away is there when it is back, and nothing untrue is said before",
+    marks="Japanese and Chinese sentences have their own marks and words",
+)
+main(__name__)
