@@ -109,16 +109,10 @@ bool memory_claim(struct memory *m, int64_t now_ms, struct claim *ret)
 {
     uint32_t index;
     memory_wake(m, now_ms);
-    while (memory_queue_take(m, &index)) {
-        enum outcome outcome = OUTCOME_STOPPED;
-        if (!is_within_limits(m, slot_at(m, index), &outcome)) {
-            slot_drop(m, index, outcome);
-            continue;
-        }
-        slot_take(m, index, ret);
-        return true;
-    }
-    return false;
+    if (!memory_queue_take(m, &index))
+        return false;
+    slot_take(m, index, ret);
+    return true;
 }
 
 /* B1. */
@@ -126,6 +120,22 @@ static struct slot *slot_of_claim(struct memory *m, const struct claim *claim)
 {
     struct slot *slot = claim->slot < m->slots.count ? slot_at(m, claim->slot) : NULL;
     return slot && slot->state == SLOT_CLAIMED && slot->fence == claim->fence ? slot : NULL;
+}
+
+bool memory_execute(struct memory *m, const struct claim *claim)
+{
+    enum outcome outcome = OUTCOME_STOPPED;
+    struct slot *slot = slot_of_claim(m, claim);
+    if (!slot || is_within_limits(m, slot, &outcome))
+        return slot;
+    m->claimed--;
+    slot_drop(m, claim->slot, outcome);
+    return false;
+}
+
+void memory_pass(struct memory *m, const struct claim *claim)
+{
+    plan_pass(&m->plan, claim->node);
 }
 
 bool memory_give_back(struct memory *m, const struct claim *claim)
@@ -429,7 +439,6 @@ int memory_new(const struct graph *graph, const char *session_id_given, const js
 
 bool memory_claim_node(struct memory *m, uint32_t node, struct claim *ret)
 {
-    enum outcome outcome;
     uint32_t index = slot_find(m, node, SLOT_READY, SLOT_LATER);
     if (index == NO_NODE)
         return false;
@@ -437,10 +446,6 @@ bool memory_claim_node(struct memory *m, uint32_t node, struct claim *ret)
         memory_queue_remove(m, index);
     else
         m->later--;
-    if (!is_within_limits(m, slot_at(m, index), &outcome)) {
-        slot_drop(m, index, outcome);
-        return false;
-    }
     slot_take(m, index, ret);
     return true;
 }

@@ -95,6 +95,10 @@ void memory_free(struct memory *m);
 
 /* false: nothing is ready now. */
 bool memory_claim(struct memory *m, int64_t now_ms, struct claim *ret);
+/* The claimed task is executed: a step, and a cycle. false: that is more than a limit allows, and the task has ended. */
+bool memory_execute(struct memory *m, const struct claim *claim);
+/* The claimed task is passed over: it counts for nothing, and is to be completed. */
+void memory_pass(struct memory *m, const struct claim *claim);
 /* For the replay of a journal: claims exactly that node, if it is ready or waits for its time. */
 bool memory_claim_node(struct memory *m, uint32_t node, struct claim *ret);
 /* The next claim of that node has this attempt. */

@@ -124,13 +124,24 @@ uint32_t plan_cycles(const struct plan *plan, uint32_t node)
     return 1 + node_repetitions(plan, node);
 }
 
+/* Of a node that is DONE and was not blocked or stopped. */
+static bool has_run(const struct plan *plan, uint32_t node, uint64_t state)
+{
+    bool is_head = (node & PLAN_DYNAMIC) || graph_indegree(plan->graph, node) == 0;
+    return !(state & STATE_PASSED) && ((state & STATE_OK) || is_head);
+}
+
 uint32_t plan_executions(const struct plan *plan, uint32_t node)
 {
     uint64_t state = atomic_load(node_state(plan, node));
     uint32_t cycles = plan_cycles(plan, node) - plan_is_over_cycles(plan, node);
-    bool is_head = (node & PLAN_DYNAMIC) || graph_indegree(plan->graph, node) == 0;
-    bool has_run = (state & STATE_DONE) && !(state & STATE_FAILED) && ((state & STATE_OK) || is_head);
-    return cycles > 1 || has_run ? cycles : 0;
+    bool is_run = (state & STATE_DONE) && !(state & STATE_FAILED) && has_run(plan, node, state);
+    return cycles > 1 || is_run ? cycles : 0;
+}
+
+void plan_pass(struct plan *plan, uint32_t node)
+{
+    atomic_fetch_or(node_state(plan, node), STATE_PASSED);
 }
 
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node)
@@ -446,7 +457,7 @@ static bool edge_raise(struct plan *plan, uint32_t node)
         if (old & STATE_PENDING)
             new = old + 1;
         else if (old & STATE_DONE)
-            new = STATE_AGAIN | 1;
+            new = (old & STATE_FAILED) || has_run(plan, node, old) ? STATE_AGAIN | 1 : 1;
         else /* what it became ready with may not have been looked at yet */
             new = (old & (STATE_FAILED | STATE_OK | STATE_ASKED)) | STATE_AGAIN | STATE_SELF | 2;
     } while (!atomic_compare_exchange_weak(state, &old, new));

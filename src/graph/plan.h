@@ -43,7 +43,8 @@ enum outcome {
  * short cuts at the end of this header. */
 #define STATE_PENDING 0xffffffffull
 #define STATE_OK_ONE  (1ull << 32)
-#define STATE_OK      (((1ull << 27) - 1) << 32)
+#define STATE_OK      (((1ull << 26) - 1) << 32)
+#define STATE_PASSED  (1ull << 58) /* it was passed over, and has not run */
 #define STATE_AGAIN   (1ull << 59) /* it has run before; with SELF: the next time */
 #define STATE_ASKED   (1ull << 60) /* somebody asked for it by name */
 #define STATE_SELF    (1ull << 61) /* P2: activated again while busy; one of `pending` is its own end */
@@ -170,7 +171,9 @@ struct dynamic_node *plan_dynamic(const struct plan *plan, uint32_t node);
 const char *plan_name(const struct plan *plan, uint32_t node, char buf[GRAPH_NAME_MAX]);
 /* Of several dynamic nodes of one name the last. NO_NODE. */
 uint32_t plan_find(struct plan *plan, const char *name);
-/* How often the node has been activated, this time included; and whether that is more than it may. */
+/* The node, which ends now, has not run: its next activation is no repetition. */
+void plan_pass(struct plan *plan, uint32_t node);
+/* How often the node has been activated to run, this time included; and whether that is more than it may. */
 uint32_t plan_cycles(const struct plan *plan, uint32_t node);
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node);
 /* When the run has ended: how often the node, a task, was executed. */

@@ -103,12 +103,17 @@ static void reason_from(const struct runner *runner, const json_t *record, struc
               NULL);
 }
 
+/* It lies before --start, or was not chosen. */
+static bool is_outside(const struct runner *runner, uint32_t node)
+{
+    return runner->is_wanted && !(node & PLAN_DYNAMIC) && !runner->is_wanted[node];
+}
+
 static void view_from(struct runner *runner, uint32_t node, const json_t *record, uint8_t state)
 {
     int64_t ended = json_get_int(record, "t", 0);
-    bool is_passed = runner->is_wanted && !(node & PLAN_DYNAMIC) && !runner->is_wanted[node];
     struct task_view view = {
-        .state = is_passed ? VIEW_SKIPPED : state,
+        .state = is_outside(runner, node) ? VIEW_SKIPPED : state,
         .attempt = (uint16_t)json_get_int(record, "a", 1),
         .exit_code = (int16_t)json_get_int(record, "x", -1),
         .worker = view_worker(runner, json_get_string(record, "wk", ""), json_get_string(record, "wc", "")),
@@ -129,8 +134,13 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
                                      [OUTCOME_BLOCKED] = VIEW_BLOCKED,
                                      [OUTCOME_STOPPED] = VIEW_STOPPED};
     bool is_retry = completion->retry_at_ms != 0;
+    bool is_unwanted = json_text_is(record, "o", "passed");
     if (!memory_claim_node(runner->memory, node, &claim))
         return; /* it belongs to a task that will run again */
+    if (is_unwanted || completion->outcome == OUTCOME_SKIPPED || is_outside(runner, node))
+        memory_pass(runner->memory, &claim);
+    else if (!memory_execute(runner->memory, &claim))
+        return;
     bool has_failed = completion->outcome == OUTCOME_FAILED && !is_retry;
     if (has_failed) {
         reason_from(runner, record, &reason);
@@ -138,7 +148,6 @@ static void replay_complete(struct replay *r, uint32_t node, const json_t *recor
         note_old_failure(runner, record, &reason);
     }
     memory_complete(runner->memory, &claim, completion);
-    bool is_unwanted = json_text_is(record, "o", "passed");
     view_from(runner, node, record, is_retry ? VIEW_RETRY : is_unwanted ? VIEW_SKIPPED : states[completion->outcome]);
 }
 
@@ -171,7 +180,7 @@ static void replay_ask(struct replay *r, const json_t *record)
     struct runner *runner = r->runner;
     struct claim claim;
     uint32_t node = node_of(r, record);
-    if (node == NO_NODE || !memory_claim_node(runner->memory, node, &claim))
+    if (node == NO_NODE || !memory_claim_node(runner->memory, node, &claim) || !memory_execute(runner->memory, &claim))
         return;
     memory_park(runner->memory, &claim);
     runner_put_question(runner, node, json_get_string(record, "k", ""), json_get_string(record, "s", ""),
@@ -240,7 +249,7 @@ static void settle_interrupted(struct replay *r, uint32_t node, const json_t *st
     struct tsk_error err;
     if (!task || task->on_interrupt == INTERRUPT_RERUN)
         return;
-    if (!memory_claim_node(runner->memory, node, &claim))
+    if (!memory_claim_node(runner->memory, node, &claim) || !memory_execute(runner->memory, &claim))
         return;
     if (task->on_interrupt == INTERRUPT_FAIL) {
         error_set(&err, TSK_TASK_FAILED, "task_interrupted", "task", claim.task, NULL);

@@ -23,6 +23,7 @@
 static void runner_pass_over(struct runner *runner, const struct claim *claim, enum pass why)
 {
     struct running *slot = running_take(runner, claim);
+    memory_pass(runner->memory, claim);
     slot->is_passed = why == PASS_START;
     slot->is_unwanted = why == PASS_WHEN;
     task_complete(runner, slot, why == PASS_NEVER ? OUTCOME_SKIPPED : OUTCOME_OK, 0, NULL, NULL);
@@ -51,6 +52,8 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
             runner_pass_over(runner, &claim, why);
             continue;
         }
+        if (!memory_execute(runner->memory, &claim))
+            continue;
         journal_start(runner, &claim, (size_t)(running_take(runner, &claim) - runner->running));
     }
     runner_write_late(runner);

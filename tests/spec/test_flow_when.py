@@ -90,4 +90,37 @@ def _(ws):
     assert line.endswith(" FAILED  2 of 5 tasks, 1 skipped, 1 failed, 2 not reached"), line
 
 
+@test("what is passed over is no step: max_steps N allows N executions, also when the run is resumed")
+def _(ws):
+    limits = "limits: {max_steps: 2}\n"
+    chain = "flow: a >> b >> c >> d\ntasks: {a: 'true', b: {run: 'true', when: x == 1}, c: 'test -e ok', d: {run: 'true', when: x == 1}}\n"
+    failed = run_flow(ws, limits + chain, code=7)
+    eq((failed["reason_code"], failed["counts"]["steps"], failed["counts"]["skipped"]), ("TASK_FAILED", 2, 1), "before it is resumed")
+    (ws.path / "ok").touch()
+    done = resume(ws, failed["run_id"])
+    eq((done["counts"]["steps"], done["counts"]["ok"], done["counts"]["skipped"]), (2, 2, 2), "after it")
+    done = run_flow(ws, limits + chain, "--start", "c")
+    eq((done["counts"]["steps"], done["counts"]["skipped"]), (1, 3), "the tasks before the start")
+    heads = run_flow(ws, limits + "tasks: {n: {run: 'true', when: never}, m: {run: 'true', when: never}, a: 'true', b: {run: 'true', needs: [a]}}\n")
+    eq((heads["counts"]["steps"], heads["counts"]["skipped"]), (2, 2), "tasks that only others ask for")
+    third = run_flow(ws, limits + "flow: a >> b >> c\ntasks: {a: 'true', b: 'true', c: 'true'}\n", code=7)
+    eq((third["reason_code"], third["counts"]["steps"]), ("MAX_STEPS_EXCEEDED", 2), "a third execution")
+
+
+@test("what is passed over is no cycle: max_cycles N allows N executions of a task that others ask for, or that a jump leaves out")
+def _(ws):
+    loop = f"""
+limits: {{max_cycles: 1}}
+tasks:
+  test: {{run: '{NOTE}; test $(grep -c test trace) -gt %s || tasuki task next --goto repair', max_cycles: 9}}
+  repair: {{run: '{NOTE}; tasuki task next test', when: never, max_cycles: 3}}
+  ship: {{run: '{NOTE}', needs: [test]}}
+"""
+    run_flow(ws, loop % 3)
+    eq(trace(ws), ["test", "repair"] * 3 + ["test", "ship"], "what ran")
+    (ws.path / "trace").unlink()
+    failed = run_flow(ws, loop % 4, code=7)
+    eq((failed["reason_code"], trace(ws)), ("CYCLE_LIMIT_EXCEEDED", ["test", "repair"] * 3 + ["test"]), "a fourth execution")
+
+
 main(__name__)

@@ -102,6 +102,7 @@ static struct claim take(struct run *run, const char *name)
 {
     struct claim claim;
     ASSERT(memory_claim(run->memory, 0, &claim));
+    ASSERT(memory_execute(run->memory, &claim));
     ASSERT_STR(claim.task, name);
     return claim;
 }
@@ -109,7 +110,7 @@ static struct claim take(struct run *run, const char *name)
 static void expect_nothing(struct run *run)
 {
     struct claim claim;
-    ASSERT(!memory_claim(run->memory, 0, &claim));
+    ASSERT(!memory_claim(run->memory, 0, &claim) || !memory_execute(run->memory, &claim));
 }
 
 static bool finish(struct run *run, const struct claim *claim, enum outcome outcome)
