@@ -229,8 +229,9 @@ def _(ws):
     (ws.path / "waited").unlink()
     run = run_flow(ws, flow("a", a=f"echo turn; {slow}; test -e twice || {{ touch twice; tasuki task again; }}"))["run_id"]
     eq(log_of(ws, run, "a"), ["turn", "second half"] * 2, "in a cycle")
-    spawn = "tasuki task spawn page -- sh -c 'echo first half; sleep 0.1; echo second half; touch done'"
-    again = "while ! test -e done; do sleep 0.01; done; rm done; test -e again || { touch again; tasuki task next a; }"
+    spawn = "tasuki task spawn page -- sh -c 'echo first half; sleep 0.1; echo second half'"
+    ended = "tasuki runs tasks \"$TASUKI_RUN_ID\" --state ok --json | grep -q page"  # a task that runs cannot be added again
+    again = f"test -e again || {{ until {ended}; do sleep 0.02; done; touch again; tasuki task next a; }}"
     run = run_flow(ws, flow("a >> w", a=spawn, w=again), "-j", "2")["run_id"]
     eq(log_of(ws, run, "page"), ["first half", "second half"] * 2, "of a task that was added twice")
 
