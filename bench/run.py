@@ -10,6 +10,7 @@ import importlib.util
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -61,6 +62,7 @@ def run(name, build, quick):
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored if the bench was started in the background
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", choices=BENCHES, help="default: all")
     parser.add_argument("--build", default="build", type=pathlib.Path, metavar="DIR", help="the build directory")
