@@ -16,7 +16,7 @@ static void take_sample(struct http_job *job)
     struct tsk_error ignored; /* without a sample there is no message */
     size_t total;
     job->args = json_object();
-    if (proc_overview(job->server->ws, SIZE_MAX, &processes, &total, &ignored) < 0)
+    if (proc_overview(job->server->ws, NULL, SIZE_MAX, &processes, &total, &ignored) < 0)
         return;
     json_each (processes, i, one) {
         const json_t *usage = json_object_get(one, "usage");

@@ -366,7 +366,7 @@ static int look_around(struct lookout *lookout, struct tsk_error *err)
     bool was_first = lookout->is_first;
     json_t *processes CLEANUP_JSON = NULL, *dead CLEANUP_JSON = NULL, *living CLEANUP_JSON = NULL;
     size_t total;
-    if (proc_overview(lookout->ws, 0, &processes, &total, err) < 0) /* what their holders noted becomes events */
+    if (proc_overview(lookout->ws, NULL, 0, &processes, &total, err) < 0) /* what their holders noted becomes events */
         return -1;
     bool has_notes = take_causes(lookout); /* also of one that does not report: fd must not stay readable */
     if (!become_first(lookout))

@@ -251,7 +251,7 @@ static int look(struct op_call *call, struct scene *scene, struct tsk_error *err
     size_t total;
     *scene = (struct scene){.call = call, .agents = json_object(), .whole = json_object()};
     if (locks_list(call->ws, NULL, call->root, &scene->locks, err) < 0 ||
-        proc_overview(call->ws, SIZE_MAX, &scene->processes, &total, err) < 0)
+        proc_overview(call->ws, NULL, SIZE_MAX, &scene->processes, &total, err) < 0)
         return -1;
     if (db_exists(call->ws->state_dir) &&
         (owners_open(&owners, call->ws, err) < 0 || workflow_list(&owners, NULL, true, &scene->workflows, err) < 0))

@@ -131,7 +131,7 @@ static void look_at_processes(struct tsk_workspace *ws)
     struct tsk_error ignored;
     json_t *none = NULL;
     size_t total;
-    if (proc_overview(ws, 0, &none, &total, &ignored) == 0)
+    if (proc_overview(ws, NULL, 0, &none, &total, &ignored) == 0)
         json_decref(none);
 }
 

@@ -4,6 +4,7 @@
 #include "graph/run_names.h"
 #include "ops/confirm.h"
 #include "ops/lock_args.h"
+#include "ops/proc_args.h"
 #include "ops/run_args.h"
 #include "ops/short_id.h"
 #include "ops/waits.h"
@@ -326,10 +327,12 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     json_t *locks CLEANUP_JSON = NULL, *processes CLEANUP_JSON = NULL, *answer CLEANUP_JSON = json_object();
     size_t most = call->is_brief ? OVERVIEW_BRIEF : SIZE_MAX, total;
+    char here[PATH_MAX];
     bool trusted; /* a broken config.yaml is said here, not only where it is needed */
     if (add_event_id(call, answer, err) < 0 || workspace_config_bool(call->ws, "trust_fs", &trusted, err) < 0 ||
         locks_list(call->ws, NULL, call->root, &locks, err) < 0 ||
-        proc_overview(call->ws, most, &processes, &total, err) < 0)
+        proc_overview(call->ws, call->is_remote ? NULL : proc_args_directory(call, here), most, &processes, &total,
+                      err) < 0)
         return -1;
     struct now now = clock_now();
     json_t *facts CLEANUP_JSON =

@@ -287,5 +287,7 @@ int up_file_read(struct op_call *call, struct up_file *ret, struct tsk_error *er
         return error_add_next(err, "tasuki %s -f FILE", call->op->verb);
     }
     set_directories(call, ret);
-    return add_dot_env(ret, err) < 0 ? -1 : select_processes(call, ret, err);
+    bool starts_them =
+        strcmp(call->op->name, "up") == 0; /* `down` needs no variables, and a mistake in them does not stop it */
+    return starts_them && add_dot_env(ret, err) < 0 ? -1 : select_processes(call, ret, err);
 }

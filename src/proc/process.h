@@ -125,8 +125,10 @@ json_t *proc_creator(struct proc_registry *reg, const char *id);
 json_t *proc_to_json(struct proc_registry *reg, const struct proc *p);
 
 /* The records of the processes of a workspace, which may have none yet. Owned. Of more than `most` those that run come first, and
- * only this many; *ret_total is the number of all. New facts become events, so a command that shows events calls this first. */
-int proc_overview(struct tsk_workspace *ws, size_t most, json_t **ret, size_t *ret_total, struct tsk_error *err);
+ * only this many; *ret_total is the number of all. `home`: the caller's directory; processes of another worktree say so (NULL: none
+ * does). New facts become events, so a command that shows events calls this first. */
+int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
+                  struct tsk_error *err);
 
 /* Waits until something about the process may have changed, at most timeout_ms: 1 changed, 0 timeout, -1. Does not poll:
  * inotify on its directory where available, and the child's pidfd. */

@@ -5,9 +5,11 @@
 #include "store/db_conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum tsk_code code_of_sqlite(int rc)
 {
@@ -54,7 +56,10 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
         error_set(err, TSK_ENVIRONMENT, "db_busy", "path", path, "reason", reason, NULL);
         return error_add_next(err, "tasuki status");
     }
-    bool is_denied = (rc & 0xff) == SQLITE_CANTOPEN && (number == EACCES || number == EPERM);
+    if ((rc & 0xff) == SQLITE_READONLY && faccessat(db->state_dir, "state.db", W_OK, AT_EACCESS) < 0)
+        number = errno;
+    bool is_denied =
+        ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY) && (number == EACCES || number == EPERM);
     error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason",
               is_denied ? strerrordesc_np(number) : reason, NULL);
     add_look(err, is_denied, path);

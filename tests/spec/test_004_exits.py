@@ -557,6 +557,8 @@ def _(ws):
     eq(error["context"]["worktree"], str(ws.path))
     lines = ws.tasuki("proc", "status", "web", cwd=tree).expect(0).out.splitlines()
     eq(lines[0], f"web is in another worktree: {ws.path}")
+    eq(ws.tasuki("status", cwd=tree).expect(0).out.splitlines()[2], f"web is in another worktree: {ws.path}", "status")
+    assert "another worktree" not in ws.tasuki("status").expect(0).out, "where it is"
     record = ws.tasuki("--json", "proc", "create", "api", "--start", "--", *SLEEP, cwd=tree).expect(0).json
     eq((record["cwd"], os.readlink(f"/proc/{record['pid']}/cwd"), record.get("other_worktree")), (str(tree), str(tree), None))
     eq(p.status("api")["other_worktree"], str(tree))
@@ -641,7 +643,7 @@ def _(ws):
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "./absent").expect(0)
     ws.tasuki("proc", "create", "api", "--", "./absent").expect(0)
-    lines = ws.tasuki("proc", "start", "--all").err.splitlines()
+    lines = ws.tasuki("proc", "start", "--all").err.split("  next ")[0].splitlines()
     eq([line.count("web") + line.count("api") for line in lines], [1, 1], "names in a line")
     ws.tasuki("proc", "create", "run", "--start", "--", *SLEEP).expect(0)
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))

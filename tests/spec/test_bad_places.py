@@ -156,16 +156,20 @@ def _(ws):
 @test("a read-only directory: ENVIRONMENT, exit 3, nothing is changed")
 def _(ws):
     ws.tasuki("lock", "acquire", "name", "other").expect(0)
+    ws.tasuki("own", "note", "the database is there").expect(0)
     for path in [ws.path, *ws.path.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     before = tree(ws.path)
     result = run_as_nobody(ws, [ws.binary, *ACQUIRE])
+    noted = run_as_nobody(ws, [ws.binary, "own", "note", "x", "--json"])
     after = tree(ws.path)
     for path in [ws.path, *ws.path.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     error = check_error(result, 3, "ENVIRONMENT")
     eq(after, before, "the files")
     assert "ermission" in str(error) or "ead-only" in str(error), error
+    error = check_error(noted, 3, "ENVIRONMENT")
+    assert "Permission denied" in error["message"] and error["next"] == [f"namei -l {ws.path}/.aiflow/state.db"], error
 
 
 @test("a read-only mount: exit 3, and what is held can still be seen")

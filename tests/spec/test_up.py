@@ -359,6 +359,27 @@ def _(ws):
     assert error["message"].endswith("web: depends_on must be a map, such as {db: {condition: process_healthy}}"), error
 
 
+@test("down stops the processes of a file whose .env has a mistake or is gone by now")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", "web: sleep 1000\n")
+    for text in ("A=1\nno variable\n", None):
+        write(ws, ".env", "A=1\n")
+        ws.tasuki("up", "--detach").expect(0)
+        write(ws, ".env", text) if text else (ws.path / ".env").unlink()
+        if text:
+            ws.tasuki("up", "--detach").expect(2)
+        eq(p.status("web")["state_name"], "Running", "before")
+        ws.tasuki("down").expect(0)
+        eq(p.status("web")["state_name"], "Stopped", "after")
+    write(ws, "process-compose.yaml", "processes: {api: {command: sleep 1000, env_file: [api.env]}}\n")
+    write(ws, "api.env", "B=2\n")
+    ws.tasuki("up", "--detach").expect(0)
+    (ws.path / "api.env").unlink()
+    ws.tasuki("down").expect(0)
+    eq(p.status("api")["state_name"], "Stopped", "after")
+
+
 @test("an id that the file does not have: next is the one that was meant, with -f as it was given, and never all of them")
 def _(ws):
     Processes(ws)
