@@ -4,6 +4,10 @@
 #undef error_set
 #undef error_errno
 #undef error_no_memory
+#undef error_add
+#undef error_add_int
+#undef error_add_json
+#undef error_add_next
 
 #include <errno.h>
 #include <stdio.h>

@@ -70,17 +70,28 @@ struct error_item {
 bool error_item_next(const struct tsk_error *err, unsigned *cursor, struct error_item *ret);
 
 /* For a bug, not an error: prints file and line and aborts. */
+void bug_abort(const char *file, int line, const char *condition) __attribute__((noreturn));
 #define BUG(condition)                                                                                                 \
     do {                                                                                                               \
         if (condition)                                                                                                 \
             bug_abort(__FILE__, __LINE__, #condition);                                                                 \
     } while (0)
-void bug_abort(const char *file, int line, const char *condition) __attribute__((noreturn));
+/* Zeroed memory, never NULL. */
+static inline void *memory_zeroed(size_t count, size_t size)
+{
+    void *memory = calloc(count, size);
+    BUG(!memory);
+    return memory;
+}
 
 #ifdef __clang_analyzer__ /* it does not see that these always return -1 */
 #define error_set(...)       (error_set(__VA_ARGS__), -1)
 #define error_errno(...)     (error_errno(__VA_ARGS__), -1)
 #define error_no_memory(...) (error_no_memory(__VA_ARGS__), -1)
+#define error_add(...)       (error_add(__VA_ARGS__), -1)
+#define error_add_int(...)   (error_add_int(__VA_ARGS__), -1)
+#define error_add_json(...)  (error_add_json(__VA_ARGS__), -1)
+#define error_add_next(...)  (error_add_next(__VA_ARGS__), -1)
 #endif
 
 #endif

@@ -224,8 +224,7 @@ static _Thread_local struct acting *of_thread;
 static struct acting *acting_new(const struct who *who)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
-    struct acting *acting = calloc(1, sizeof *acting);
-    BUG(!acting);
+    struct acting *acting = memory_zeroed(1, sizeof *acting);
     acting->who = *who;
     acting->made_in = getpid();
     who_put(&b, who);

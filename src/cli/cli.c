@@ -546,8 +546,7 @@ int cli_main(int argc, char **argv)
         return cli_detached(argv[2], &options);
     if (argc == 6 && strcmp(argv[3], HOLD_FAILED_WORD) == 0)
         return cli_failed(argv[2], argv[4], argv[5]);
-    char **words CLEANUP_FREE = calloc((size_t)argc + 1, sizeof *words);
-    BUG(!words);
+    char **words CLEANUP_FREE = memory_zeroed((size_t)argc + 1, sizeof *words);
     int count, code = -1;
     if (cli_take_globals(argc, argv, &options, words, &count, &err) == 0) {
         if (count == 1 && strcmp(words[0], "--version") == 0)

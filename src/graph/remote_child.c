@@ -18,8 +18,7 @@ static char **child_env(const json_t *pairs)
     size_t count = 0, at = 0;
     while (environ[count])
         count++;
-    char **env = calloc(count + json_array_size(pairs) + 1, sizeof *env);
-    BUG(!env);
+    char **env = memory_zeroed(count + json_array_size(pairs) + 1, sizeof *env);
     for (size_t k = 0; k < count; k++)
         if (strncmp(environ[k], "TASUKI_REDIS", 12) != 0)
             env[at++] = environ[k];

@@ -25,8 +25,7 @@
 static uint32_t *scope_order(const struct graph *graph, uint32_t scope, uint32_t *left)
 {
     uint32_t count = graph_scope(graph, scope)->node_count, done = 0;
-    uint32_t *order = calloc(count + 1, sizeof *order);
-    BUG(!order);
+    uint32_t *order = memory_zeroed(count + 1, sizeof *order);
     for (uint32_t i = 0; i < count; i++)
         left[graph_scope_node(graph, scope, i)] = graph_indegree(graph, graph_scope_node(graph, scope, i));
     /* Depth first from each head, so that a chain stays together. */
@@ -291,8 +290,7 @@ static void ascii_draw_scope(struct drawing *d, uint32_t scope)
 void render_ascii(const struct graph *graph, struct buf *out)
 {
     struct drawing d = {.graph = graph, .before = before_make(graph), .out = out};
-    d.left = calloc(graph->nodes.count + 1, sizeof *d.left);
-    BUG(!d.left);
+    d.left = memory_zeroed(graph->nodes.count + 1, sizeof *d.left);
     ascii_draw_scope(&d, GRAPH_ROOT);
     free(d.left);
     before_free(&d.before);

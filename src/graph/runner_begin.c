@@ -167,8 +167,7 @@ static int choose_tasks(struct runner *runner, struct tsk_error *err)
         return error_set(err, TSK_INVALID_INPUT, "start_and_tasks", NULL);
     if (options->start && find_node(&runner->flow->graph, options->start, &node, err) < 0)
         return -1;
-    runner->is_wanted = calloc(runner->flow->graph.nodes.count + 1, 1);
-    BUG(!runner->is_wanted);
+    runner->is_wanted = memory_zeroed(runner->flow->graph.nodes.count + 1, 1);
     if (options->start)
         graph_follow_out(&runner->flow->graph, node, runner->is_wanted);
     else if (want_only(runner, err) < 0)

@@ -86,8 +86,7 @@ char **task_argv(const struct runner *runner, const struct running *slot)
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     const json_t *words = task ? NULL : json_object_get(slot->claim.payload, "run");
     size_t count = task ? task->run_count : json_array_size(words);
-    char **argv = calloc(count + (task ? task->shell_count : 0) + 4, sizeof *argv);
-    BUG(!argv);
+    char **argv = memory_zeroed(count + (task ? task->shell_count : 0) + 4, sizeof *argv);
     if (!task) {
         for (size_t i = 0; i < count; i++)
             argv[i] = (char *)json_string_value(json_array_get(words, i));

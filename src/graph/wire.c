@@ -38,8 +38,7 @@ static bool read_words(struct parcel *p, struct wire_spec *ret)
     int64_t count = parcel_int(p);
     if (count < 1 || (size_t)count > p->len)
         return false;
-    ret->argv = calloc((size_t)count + 1, sizeof *ret->argv);
-    BUG(!ret->argv);
+    ret->argv = memory_zeroed((size_t)count + 1, sizeof *ret->argv);
     for (; ret->argc < (size_t)count && parcel_next(p, &piece); ret->argc++)
         ret->argv[ret->argc] = (char *)piece.data;
     return ret->argc == (size_t)count;

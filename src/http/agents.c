@@ -16,8 +16,7 @@ enum {
 
 static struct exchange *exchange_new(struct http_agents *agents, struct http_conn *conn)
 {
-    struct exchange *exchange = calloc(1, sizeof *exchange);
-    BUG(!exchange);
+    struct exchange *exchange = memory_zeroed(1, sizeof *exchange);
     do
         agents->last_number++;
     while (agents->slots[agents->last_number % AGENTS_SLOTS]);
@@ -504,8 +503,7 @@ bool agents_listen(const struct http_server *server)
 
 void agents_init(struct http_server *server, struct mcp_server *mcp)
 {
-    struct http_agents *agents = calloc(1, sizeof *agents);
-    BUG(!agents);
+    struct http_agents *agents = memory_zeroed(1, sizeof *agents);
     agents->server = server;
     agents->mcp = mcp;
     agents->loop_thread = pthread_self();

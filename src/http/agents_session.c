@@ -78,8 +78,7 @@ static void sessions_sweep(struct http_job *job)
     struct dirent **names = NULL;
     int count = scandirat(dir, MCP_FOLDER, &names, is_session_file, NULL);
     size_t there = 0, at = 0;
-    struct kept *files = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *files);
-    BUG(!files);
+    struct kept *files = memory_zeroed((size_t)(count > 0 ? count : 0) + 1, sizeof *files);
     for (int i = 0; i < count; i++) {
         struct stat st;
         snprintf(files[there].path, sizeof files[there].path, MCP_FOLDER "/%s", names[i]->d_name);
@@ -147,8 +146,7 @@ static void make_room(struct http_agents *agents)
 
 static struct agent_session *session_add(struct http_agents *agents)
 {
-    struct agent_session *session = calloc(1, sizeof *session);
-    BUG(!session);
+    struct agent_session *session = memory_zeroed(1, sizeof *session);
     make_room(agents);
     session->link = mcp_link_new(agents->mcp, agents_send, agents);
     session->number = AGENTS_OF_SESSION | ++agents->last_number;

@@ -20,8 +20,7 @@ static void conn_process(struct http_conn *conn);
 
 void conn_open(struct http_server *server, int fd, bool is_unix)
 {
-    struct http_conn *conn = calloc(1, sizeof *conn);
-    BUG(!conn);
+    struct http_conn *conn = memory_zeroed(1, sizeof *conn);
     int64_t now_ms = clock_now().boot_ms;
     *conn = (struct http_conn){.source = {.fd = fd, .ready = conn_ready},
                                .server = server,

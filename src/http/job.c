@@ -22,8 +22,7 @@ void http_wake(struct http_server *server)
 
 struct http_job *job_new(struct http_server *server, struct http_conn *conn, void (*run)(struct http_job *))
 {
-    struct http_job *job = calloc(1, sizeof *job);
-    BUG(!job);
+    struct http_job *job = memory_zeroed(1, sizeof *job);
     *job = (struct http_job){.server = server,
                              .conn = conn,
                              .run = run,

@@ -34,8 +34,7 @@ struct http_stats {
 
 struct http_stats *stats_new(void)
 {
-    struct http_stats *stats = calloc(1, sizeof *stats);
-    BUG(!stats);
+    struct http_stats *stats = memory_zeroed(1, sizeof *stats);
     pthread_mutex_init(&stats->mutex, NULL);
     return stats;
 }

@@ -171,8 +171,7 @@ static void take_request(struct mcp_link *link, uint64_t about, json_t *message_
                          const char *method)
 {
     struct mcp_fault fault = {0};
-    struct mcp_request *request = calloc(1, sizeof *request);
-    BUG(!request);
+    struct mcp_request *request = memory_zeroed(1, sizeof *request);
     if (!json_object_get(message_take, "params"))
         json_object_set_new(message_take, "params", json_object());
     const json_t *params = json_object_get(message_take, "params");

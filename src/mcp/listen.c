@@ -79,8 +79,7 @@ static struct mcp_listen *legacy_listen(struct mcp_link *link)
         listen = listen->next;
     if (listen)
         return listen;
-    listen = calloc(1, sizeof *listen);
-    BUG(!listen);
+    listen = memory_zeroed(1, sizeof *listen);
     listen->uris = json_object();
     listen_add(link, listen);
     return listen;
@@ -163,8 +162,7 @@ json_t *mcp_listen(struct mcp_request *request, struct mcp_fault *fault)
     bool has_changes = mcp_extra != NULL;
     if (!json_is_object(filter))
         return mcp_fault(fault, MCP_INVALID_PARAMS, "subscriptions/listen needs notifications");
-    struct mcp_listen *listen = calloc(1, sizeof *listen);
-    BUG(!listen);
+    struct mcp_listen *listen = memory_zeroed(1, sizeof *listen);
     *listen = (struct mcp_listen){
         .id = json_deep_copy(request->id),
         .about = request->about,

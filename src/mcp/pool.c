@@ -119,8 +119,7 @@ static int call_one(struct mcp_pool *pool)
 
 void pool_submit(struct mcp_pool *pool, void (*run)(void *), void *arg)
 {
-    struct job *job = calloc(1, sizeof *job);
-    BUG(!job);
+    struct job *job = memory_zeroed(1, sizeof *job);
     *job = (struct job){.run = run, .arg = arg};
     pthread_mutex_lock(&pool->mutex);
     if (!pool->first)

@@ -6,8 +6,7 @@
 
 int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err)
 {
-    struct mcp_server *server = calloc(1, sizeof *server);
-    BUG(!server);
+    struct mcp_server *server = memory_zeroed(1, sizeof *server);
     server->options = *options;
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->place_mutex, NULL);
@@ -26,8 +25,7 @@ const char *mcp_server_instance(struct mcp_server *server)
 {
     pthread_mutex_lock(&server->mutex);
     if (!atomic_exchange(&server->is_identified, true)) {
-        struct mcp_name *name = calloc(1, sizeof *name);
-        BUG(!name);
+        struct mcp_name *name = memory_zeroed(1, sizeof *name);
         if (server->options.identify)
             server->is_borrowed =
                 server->options.identify(server->options.identify_data, name->text, sizeof name->text);
@@ -83,8 +81,7 @@ static bool find_place(struct mcp_server *server)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error absent;
-    struct mcp_place *place = calloc(1, sizeof *place);
-    BUG(!place);
+    struct mcp_place *place = memory_zeroed(1, sizeof *place);
     if (tsk_workspace_open(server->options.root, &ws, &absent) < 0) {
         free(place);
         return false;

@@ -54,8 +54,7 @@ static int events_read_last(int state_dir, uint64_t from, uint64_t until, const 
         return -1;
     int more = 1;
     size_t seen = 0;
-    json_t *event, **ring = calloc(limit, sizeof(json_t *)), *found CLEANUP_JSON = json_array();
-    BUG(!ring);
+    json_t *event, **ring = memory_zeroed(limit, sizeof(json_t *)), *found CLEANUP_JSON = json_array();
     while (reader.next_id < until && (more = event_read(&reader, &event, err)) == 1) {
         *ret_is_old = *ret_is_old || is_before(event, filter->since_ms);
         bool is_due = (uint64_t)json_get_int(event, "id", 0) < until && event_filter_wants(filter, event);

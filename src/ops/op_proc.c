@@ -75,8 +75,7 @@ static int ids_by_state(struct op_call *call, struct proc_registry *reg, enum wh
     if (proc_list(reg, &list, &count, err) < 0)
         return -1;
     *ret = json_array();
-    bool *has_leftovers = calloc(count + 1, sizeof *has_leftovers);
-    BUG(!has_leftovers);
+    bool *has_leftovers = memory_zeroed(count + 1, sizeof *has_leftovers);
     if (which == ALL_TO_END)
         proc_have_leftovers(list, count, has_leftovers);
     for (size_t i = 0; i < count; i++)

@@ -189,8 +189,7 @@ int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t 
 const char **proc_args_strings(const json_t *ids)
 {
     size_t count = json_array_size(ids);
-    const char **strings = calloc(count + 1, sizeof *strings);
-    BUG(!strings);
+    const char **strings = memory_zeroed(count + 1, sizeof *strings);
     for (size_t i = 0; i < count; i++)
         strings[i] = json_string_value(json_array_get(ids, i));
     return strings;
@@ -198,8 +197,7 @@ const char **proc_args_strings(const json_t *ids)
 
 struct tsk_error *proc_args_results(const json_t *ids)
 {
-    struct tsk_error *results = calloc(json_array_size(ids) + 1, sizeof *results);
-    BUG(!results);
+    struct tsk_error *results = memory_zeroed(json_array_size(ids) + 1, sizeof *results);
     return results;
 }
 

@@ -108,8 +108,7 @@ bool proc_logs_has_cursors(const struct op_call *call)
 static int many_take_cursors(struct many *many, const char *text, struct tsk_error *err)
 {
     const char *at = text;
-    many->cursors = calloc(many->count + 1, sizeof *many->cursors);
-    BUG(!many->cursors);
+    many->cursors = memory_zeroed(many->count + 1, sizeof *many->cursors);
     for (size_t i = 0; i < many->count; i++) {
         bool is_last = i + 1 == many->count;
         if (!log_args_take_cursor(&at, many->cursors[i]) || *at != (is_last ? '\0' : ','))

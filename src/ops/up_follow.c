@@ -51,8 +51,7 @@ static void work_waits(void *data, const char *ids)
 static int work_do(struct up_work *work)
 {
     REGISTRY(reg);
-    struct tsk_error *stopped CLEANUP_FREE = calloc(work->stops + 1, sizeof *stopped);
-    BUG(!stopped);
+    struct tsk_error *stopped CLEANUP_FREE = memory_zeroed(work->stops + 1, sizeof *stopped);
     int result = proc_registry_open(&reg, work->ws, &work->err);
     reg.waits = work_waits;
     reg.waits_data = work;

@@ -269,8 +269,7 @@ static const char *const failure_texts[WHY_COUNT] = {
 static struct failure *node_failure(struct node *node)
 {
     if (!node->failure)
-        node->failure = calloc(1, sizeof *node->failure);
-    BUG(!node->failure);
+        node->failure = memory_zeroed(1, sizeof *node->failure);
     return node->failure;
 }
 
@@ -306,8 +305,7 @@ static void node_fail(struct graph *graph, struct node *node, const struct edge 
 static int node_watch(struct graph *graph, struct node *node, struct tsk_error *err)
 {
     node_unwatch(node);
-    node->p = calloc(1, sizeof *node->p);
-    BUG(!node->p);
+    node->p = memory_zeroed(1, sizeof *node->p);
     if (proc_load(graph->reg, node->id, node->p, err) == 0) {
         node->give_up_ms = node->give_up_ms ? node->give_up_ms : condition_give_up(node->p);
         return 0;
@@ -401,8 +399,7 @@ static int graph_start(struct graph *graph, const size_t *ready, size_t count, s
 /* Until one of the watched processes may have changed. What changed between the look and now ends the wait at once. */
 static void graph_wait(const struct graph *graph)
 {
-    struct pollfd *fds = calloc(graph->count + 1, sizeof *fds);
-    BUG(!fds);
+    struct pollfd *fds = memory_zeroed(graph->count + 1, sizeof *fds);
     size_t count = 1;
     bool has_changed = false;
     fds[0] = (struct pollfd){.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK), .events = POLLIN};
@@ -452,8 +449,7 @@ static void graph_say(struct graph *graph)
 static int graph_run(struct graph *graph, struct tsk_error *err)
 {
     size_t waiting, started = 0;
-    size_t *ready CLEANUP_FREE = calloc(graph->count + 1, sizeof *ready);
-    BUG(!ready);
+    size_t *ready CLEANUP_FREE = memory_zeroed(graph->count + 1, sizeof *ready);
     int result = 0;
     for (;;) {
         size_t count = graph_judge(graph, ready, &waiting);

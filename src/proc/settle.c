@@ -137,8 +137,7 @@ void proc_settle(struct proc_registry *reg, const char *const *ids, size_t count
 {
     int notes CLEANUP_FD = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     int64_t deadline_ms = how->timeout_ms < 0 ? INT64_MAX : clock_now().boot_ms + how->timeout_ms;
-    struct settling *list = calloc(count + 1, sizeof *list);
-    BUG(!list);
+    struct settling *list = memory_zeroed(count + 1, sizeof *list);
     for (size_t i = 0; i < count; i++) /* watched before they are looked at, so that nothing falls in between */
         list[i] = (struct settling){.id = ids[i],
                                     .is_dirty = true,

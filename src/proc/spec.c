@@ -178,8 +178,7 @@ static json_t *make_map(struct spec_maker *m, const char *path, const json_t *va
     if (!json_is_object(value))
         return spec_problem(m, "param_type", path, value, "object");
     size_t count = json_object_size(value), n = 0;
-    const char **names = calloc(count + 1, sizeof *names);
-    BUG(!names);
+    const char **names = memory_zeroed(count + 1, sizeof *names);
     json_t *map = json_object();
     unsigned before = m->problem_count;
     json_each_key (value, name)

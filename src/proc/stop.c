@@ -57,8 +57,7 @@ static bool has_to_end(const struct proc *p)
 static int end_leftovers(struct proc_registry *reg, const char *id, int64_t grace_ms, struct tsk_error *err)
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
-    struct leftovers *found = calloc(1, sizeof *found);
-    BUG(!found);
+    struct leftovers *found = memory_zeroed(1, sizeof *found);
     int result = proc_load(reg, id, &p, err);
     if (result == 0)
         result = leftovers_find(&p, found, err);

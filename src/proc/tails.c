@@ -132,8 +132,7 @@ int tails_open(struct tails *tails, struct tsk_workspace *ws, const char *const 
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     char path[64];
     *tails = (struct tails){.ws = ws, .watch_all = -1, .notes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
-    tails->list = calloc(count + 1, sizeof *tails->list);
-    BUG(!tails->list);
+    tails->list = memory_zeroed(count + 1, sizeof *tails->list);
     if (proc_registry_open(&reg, ws, err) < 0)
         return -1;
     snprintf(path, sizeof path, "/proc/self/fd/%d", reg.dir);
@@ -405,8 +404,7 @@ bool tails_have_ended(const struct tails *tails)
 
 static bool tails_poll(struct tails *tails, struct pollfd *fds, size_t count, int timeout_ms)
 {
-    struct pollfd *all CLEANUP_FREE = calloc(count + tails->count + 1, sizeof *all);
-    BUG(!all);
+    struct pollfd *all CLEANUP_FREE = memory_zeroed(count + tails->count + 1, sizeof *all);
     if (count)
         memcpy(all, fds, count * sizeof *fds);
     all[count] = (struct pollfd){.fd = tails->notes, .events = POLLIN};

@@ -128,8 +128,7 @@ static json_t *replace_name(void *data, const char *text)
 
 static const char **names_of(const json_t *list)
 {
-    const char **names = calloc(json_array_size(list) + 1, sizeof *names);
-    BUG(!names);
+    const char **names = memory_zeroed(json_array_size(list) + 1, sizeof *names);
     for (size_t i = 0; i < json_array_size(list); i++)
         names[i] = json_string_value(json_array_get(list, i));
     return names;

@@ -52,8 +52,7 @@ static struct redis_cluster *cluster_of(struct redis_conn *conn)
 {
     if (conn->cluster)
         return conn->cluster;
-    conn->cluster = calloc(1, sizeof *conn->cluster);
-    BUG(!conn->cluster);
+    conn->cluster = memory_zeroed(1, sizeof *conn->cluster);
     conn->cluster->settings = *conn->settings;
     return conn->cluster;
 }
@@ -85,8 +84,7 @@ static uint8_t node_number(struct redis_cluster *cluster, const struct redis_set
             return (uint8_t)(i + 2);
     if (cluster->count == NODES_MAX)
         return 0;
-    struct cluster_node *node = calloc(1, sizeof *node);
-    BUG(!node);
+    struct cluster_node *node = memory_zeroed(1, sizeof *node);
     node->settings = *settings;
     node->conn.fd = -1;
     cluster->nodes[cluster->count++] = node;

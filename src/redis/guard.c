@@ -112,8 +112,7 @@ static bool guard_hear(int fd, struct guard_word *words, size_t places)
 static void guard_run(int fd, const struct redis_settings *settings, const char *worker, const char *scratch,
                       size_t places)
 {
-    struct guard_word *words = calloc(places, sizeof *words);
-    BUG(!words);
+    struct guard_word *words = memory_zeroed(places, sizeof *words);
     while (guard_hear(fd, words, places)) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
         poll(&one, 1, guard_look(words, places));

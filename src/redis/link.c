@@ -32,8 +32,7 @@ struct out *out_find(const struct link *l, const char *id)
 static void out_add(struct link *l, struct parcel words)
 {
     struct piece spec = {"", 0};
-    struct out *out = calloc(1, sizeof *out);
-    BUG(!out);
+    struct out *out = memory_zeroed(1, sizeof *out);
     snprintf(out->id, sizeof out->id, "%s", parcel_text(&words));
     out->session = strdup(parcel_text(&words));
     out->tags = strdup(parcel_text(&words));

@@ -81,8 +81,7 @@ static int worker_begin(struct worker *w, int argc, char **argv, struct tsk_erro
     if (redis_settings_read(&w->settings, url, err) < 0 || worker_options(w, argc, argv, err) < 0)
         return -1;
     worker_make_id(w);
-    w->places = calloc(w->place_count, sizeof *w->places);
-    BUG(!w->places);
+    w->places = memory_zeroed(w->place_count, sizeof *w->places);
     for (size_t i = 0; i < w->place_count; i++)
         w->places[i] = (struct worker_place){.log_fd = -1, .process.pidfd = -1};
     w->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);

@@ -51,8 +51,7 @@ struct worker_run *worker_run_of(struct worker *w, const char *root)
         run = run->next;
     if (run)
         return run;
-    run = calloc(1, sizeof *run);
-    BUG(!run);
+    run = memory_zeroed(1, sizeof *run);
     snprintf(run->root, sizeof run->root, "%s", root);
     key_of_run(&w->settings, root, "meta", run->steps.meta);
     run->run = (struct rundir){.dir = -1, .life_fd = -1, .runner_fd = -1};
@@ -281,8 +280,7 @@ static void take_claims(struct worker *w, struct worker_run *run, const redisRep
     if (before_ms + run->lease_ms / 5 < w->renew_ms) /* it was chosen for longer leases */
         w->renew_ms = before_ms + run->lease_ms / 5;
     size_t count = (reply->elements - 5) / 4;
-    struct worker_place **places = calloc(count + 1, sizeof *places);
-    BUG(!places);
+    struct worker_place **places = memory_zeroed(count + 1, sizeof *places);
     for (size_t i = 0; i < count; i++)
         places[i] = place_take(w, run, reply_text(reply, 5 + 4 * i), reply_text(reply, 6 + 4 * i), before_ms);
     for (size_t i = 0; i < count; i++) {

@@ -7,8 +7,7 @@
 
 static uint32_t *number_array(size_t count)
 {
-    uint32_t *list = calloc(count + 1, sizeof *list);
-    BUG(!list);
+    uint32_t *list = memory_zeroed(count + 1, sizeof *list);
     return list;
 }
 

@@ -128,8 +128,7 @@ static int ask_program(const struct elsewhere *elsewhere, const char *const *wor
         argv[i + 2] = (char *)words[i];
     for (size_t i = 0; environ[i]; i++)
         room++;
-    char **env = calloc(room, sizeof *env);
-    BUG(!env);
+    char **env = memory_zeroed(room, sizeof *env);
     put_environment(elsewhere, env, room);
     if (pipe2(ends, O_CLOEXEC) < 0) {
         free(env);

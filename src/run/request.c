@@ -439,8 +439,7 @@ static const char *id_at_place(struct tsk_workspace *ws, const json_t *ids, size
     int folder CLEANUP_FD = look_in_folder(ws);
     if (place > count || folder < 0)
         return NULL;
-    struct added *all CLEANUP_FREE = calloc(count, sizeof *all);
-    BUG(!all);
+    struct added *all CLEANUP_FREE = memory_zeroed(count, sizeof *all);
     json_each (ids, i, id)
         all[i] = (struct added){json_string_value(id), added_ms(folder, json_string_value(id))};
     qsort(all, count, sizeof *all, compare_added);
