@@ -9,6 +9,7 @@
 
 #define AGENTS_FOLDER "agents"
 #define CARD_SIZE     64 /* bytes of a card: the operation, filled up with blanks */
+#define CARD_KEPT_S   (30 * 24 * 3600)
 /* A value of the column is_agent. */
 enum { AGENT_NONE, AGENT_BY_NAME, AGENT_CLIENT };
 #define WHO_COLUMNS "label, user, program, pid, hostname, id, session, subagent, note, is_agent"
@@ -18,7 +19,8 @@ enum { AGENT_NONE, AGENT_BY_NAME, AGENT_CLIENT };
 static bool card_name(const char *instance, const struct proc_id *process, char name[64])
 {
     if (process->pid)
-        snprintf(name, 64, AGENTS_FOLDER "/%d.%llu", (int)process->pid, (unsigned long long)process->start_ticks);
+        snprintf(name, 64, AGENTS_FOLDER "/%d.%llu.%llu", (int)process->pid, (unsigned long long)process->start_ticks,
+                 (unsigned long long)process->pid_ns);
     else if (instance_is_http(instance))
         snprintf(name, 64, AGENTS_FOLDER "/%s", instance);
     else
@@ -42,20 +44,30 @@ static void card_write(int fd, const char *operation)
         return; /* then the last call is an earlier one */
 }
 
-/* Removes the cards of processes that are gone. */
+/* A process in another pid namespace cannot be looked at: its card goes when it was not used for long. */
+static bool is_card_over(int dir, const char *name)
+{
+    struct stat st;
+    char *dot;
+    struct proc_id process = {.pid = (pid_t)strtol(name, &dot, 10)};
+    process.start_ticks = *dot == '.' ? strtoull(dot + 1, &dot, 10) : 0;
+    process.pid_ns = *dot == '.' ? strtoull(dot + 1, NULL, 10) : pid_namespace();
+    snprintf(process.boot_id, sizeof process.boot_id, "%s", boot_id());
+    if (!process.pid || !process.start_ticks)
+        return false;
+    if (process.pid_ns == pid_namespace())
+        return proc_id_liveness(&process) == LIVE_DEAD;
+    return fs->fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           clock_now().wall_ms / 1000 - st.st_mtim.tv_sec > CARD_KEPT_S;
+}
+
 static void sweep_cards(struct tsk_workspace *ws)
 {
     struct listing cards CLEANUP(listing_close);
     listing_open(&cards, ws->state_dir, AGENTS_FOLDER, LISTING_SORTED | LISTING_NO_LINK);
-    for (const char *name; (name = listing_next(&cards));) {
-        char *dot;
-        struct proc_id process = {.pid_ns = pid_namespace()};
-        process.pid = (pid_t)strtol(name, &dot, 10);
-        process.start_ticks = *dot == '.' ? strtoull(dot + 1, NULL, 10) : 0;
-        snprintf(process.boot_id, sizeof process.boot_id, "%s", boot_id());
-        if (process.pid && process.start_ticks && proc_id_liveness(&process) == LIVE_DEAD)
+    for (const char *name; (name = listing_next(&cards));)
+        if (is_card_over(cards.fd, name))
             fs->unlinkat(cards.fd, name, 0);
-    }
 }
 
 void who_saw(struct tsk_workspace *ws, const char *instance, const struct proc_id *process, const char *operation)

@@ -3,8 +3,8 @@
  *
  *  B1  The name of an MCP client is numbered in one transaction: the smallest number that no living instance of that name has.
  *      The first one is `claude-code`, the second `claude-code#2`. TASUKI_AGENT is taken as it is.
- *  B2  An instance whose row has a who has a *card*, the file `.aiflow/agents/<pid>.<start>` (`http-…` for a client of the
- *      server). A command that finds no card does not open the database. The card's content is the last operation, its time of
+ *  B2  An instance whose row has a who has a *card*, the file `.aiflow/agents/<pid>.<start>.<pid namespace>` (`http-…` for a
+ *      client of the server). A command that finds no card does not open the database. The card's content is the last operation, its time of
  *      modification the time of that call; nothing is synced.
  *  B3  If a who cannot be stored, the operation continues: the label is only for people.
  *  B4  The row of an MCP client is for every command below its process. The row of a program with TASUKI_AGENT is for the commands

@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import FORMS  # noqa: E402
 from agent import Agent as Connection  # noqa: E402
-from common import sleeper  # noqa: E402
+from common import need_namespace, sleeper, unshare  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from http_common import Server  # noqa: E402
 from who_common import WRAPPER  # noqa: E402
@@ -245,6 +245,19 @@ def _(ws):
     ws.tasuki("lock", "release", "name", "a", "--token", ws.read_lock("name", "a")["token"]).expect(0)
     held_lock(ws)
     ws.tasuki("confirm", token_of(agent)).expect(0)
+
+
+@test("an agent's shell is known as the agent's after another agent has come in another pid namespace, where the first seems to be gone")
+def _(ws):
+    need_namespace(ws, "-p", "-f", "--mount-proc")
+    held_lock(ws)
+    agent = Connection(ws, name="asker")
+    token = token_of(agent)
+    call = f"import subprocess; subprocess.run([{str(ws.binary)!r}, 'own', 'claim', 'W'], env={{'TASUKI_AGENT': 'other'}}, check=True)"
+    unshare(ws, ["-p", "-f", "--mount-proc"], f'{sys.executable} -c "{call}"; :').expect(0)
+    eq(len(list((ws.path / ".aiflow/agents").iterdir())), 2, "cards")
+    refused = ws.tasuki("confirm", token, "--json").expect(6, "NEEDS_CONFIRMATION").error
+    assert refused["message"].startswith("asker is an agent."), refused
 
 
 @test("what an agent asks stands in the status with its end and who would lose what; a no removes it; all of it is events")
