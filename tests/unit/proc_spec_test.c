@@ -115,7 +115,7 @@ TEST(every_wrong_value_is_refused_by_its_path)
         {"{\"command\":\"x\",\"backoff_ms\":120000}", "backoff_max_ms", "spec_backoff"},
         {"{\"command\":\"x\",\"log\":\"file\"}", "log", "param_not_one_of"},
         {"{\"command\":\"x\",\"log_max\":10}", "log_max", "param_out_of_range"},
-        {"{\"command\":\"x\",\"depends_on\":[\"db\"]}", "depends_on", "param_type"},
+        {"{\"command\":\"x\",\"depends_on\":[\"db\"]}", "depends_on", "param_map"},
         {"{\"command\":\"x\",\"depends_on\":{\"../db\":\"ready\"}}", "depends_on.../db", "id_pattern"},
         {"{\"command\":\"x\",\"depends_on\":{\"db\":\"healthy\"}}", "depends_on.db", "param_not_one_of"},
     };
