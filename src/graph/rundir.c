@@ -413,7 +413,7 @@ static int rundir_look_at_stage(const struct rundir *run, json_t **ret, int64_t 
     if (fs->fstatat(run->dir, "stage.json", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return 0;
     if (rundir_read_stage(run, ret, err) < 0)
-        return -1;
+        return rundir_is_in_place(run) ? -1 : rundir_refuse_gone(run, err); /* D6 */
     *ret_size = json_get_int(*ret, RUN_JOURNAL_SIZE, 0);
     json_object_del(*ret, RUN_JOURNAL_SIZE);
     return !json_text_is(*ret, "status", "RUNNING");
