@@ -104,7 +104,12 @@ export async function room(play) {
   const page = await play.window({ width: 768, height: 900 });
   await page.locator(".strip").getByText("0 of 1 task").waitFor();
   play.eq(await cut(page.locator(".strip a.cut, .strip a.cut .cut, .strip a.cut .num")), [], "the queue's progress at 768 px");
-  await page.setViewportSize({ width: 380, height: 820 });
+  await play.go(page, "#/runs");
+  for (const width of [768, 380]) {
+    await page.setViewportSize({ width, height: 820 });
+    await page.locator(".c-runs", { hasText: "release" }).getByText("The release of RQ-1").waitFor();
+  }
+  await play.go(page, "#/");
   await play.sees(page, "unhealthy", ".c-proc");
   await play.go(page, "#/processes");
   await page.locator(".c-list", { hasText: "a-process-with" }).getByText("ready").waitFor();
@@ -160,4 +165,33 @@ export async function opened_away(play) {
     await play.sees(one, "from-b", ".log");
     await one.locator(".graph [data-task=b]").waitFor();
   }
+}
+
+/** The overview: while the pointer is over a button, nothing moves it away; what is new waits behind a button. */
+export async function still(play) {
+  const fails = (id) => play.cli("proc", "create", id, "--start", "--no-wait", "--", "sh", "-c", "exit 1");
+  await fails("first");
+  const page = await play.window();
+  const start = page.locator(".item.broke", { hasText: "first" }).getByRole("button", { name: "Start" });
+  await start.hover();
+  const before = await start.boundingBox();
+  await fails("another");
+  await play.cli("proc", "create", "third", "--start", "--no-wait", "--", "sleep", "1000");
+  await page.getByRole("button", { name: "2 new" }).waitFor();
+  play.eq(await start.boundingBox(), before, "where the button under the pointer is");
+  await page.mouse.move(5, 5);
+  await page.locator(".item.broke", { hasText: "another" }).waitFor();
+  await page.locator(".c-proc", { hasText: "third" }).waitFor();
+}
+
+/** A filter without a hit says so, and two sentences in a row have the language's full stop. */
+export async function no_hit(play) {
+  flow(play, "one", "name: one\ntasks: {a: 'true'}\n");
+  await play.cli("run", "one");
+  const page = await play.window({ locale: "ja-JP" });
+  await play.go(page, "#/runs");
+  await page.locator("main").getByRole("searchbox").fill("nothing-like-this");
+  await play.sees(page, "「nothing-like-this」は見つかりません", "main");
+  await play.go(page, "#/locks");
+  await play.sees(page, "所有者のいるワークフローはありません。エージェントは", "main");
 }

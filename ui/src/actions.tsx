@@ -7,7 +7,8 @@ import { refresh } from "./live";
 import { getWorld, useCanAct } from "./store";
 import { t } from "./text";
 import { bytes } from "./time";
-import { ask, showProblem, showQueueConflict, type Question } from "./ui/confirm";
+import { ask, type Question } from "./ui/confirm";
+import { showProblem, showQueueConflict } from "./ui/forms";
 import { toast, type MenuItem } from "./ui/overlays";
 import { Icon, type IconName } from "./ui/shapes";
 import { go } from "./route";
@@ -85,7 +86,7 @@ export async function refused(action: Action, problem: unknown, more: Record<str
     return false;
   }
   if (problem.code === "QUEUE_IN_PROGRESS") {
-    showQueueConflict(problem.body);
+    void showQueueConflict(problem.body);
     return false;
   }
   if (problem.code === "RUN_IN_PROGRESS") {
@@ -98,7 +99,7 @@ export async function refused(action: Action, problem: unknown, more: Record<str
     const sure = await ask({ title: t("confirm.title", { what: action.label.replace(/…$/, "") }), text: problem.message, facts: [], yes: action.label.replace(/…$/, ""), danger: true, seconds: 30 });
     return sure && (await run({ ...action, question: undefined } as Action, { ...more, confirm: true }));
   }
-  showProblem(problem.body);
+  void showProblem(problem.body);
   return false;
 }
 

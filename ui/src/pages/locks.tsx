@@ -6,7 +6,7 @@ import type { Agent, Lock, Workflow } from "../api/types";
 import { href } from "../route";
 import { lifeState, lockState } from "../states";
 import { useTick, useWorld } from "../store";
-import { t, titled } from "../text";
+import { language, t, titled } from "../text";
 import { ageOf, clock, left, leftOf, span, now } from "../time";
 import type { Question } from "../ui/confirm";
 import { Avatar, Empty, Mark, Section, StateText } from "../ui/parts";
@@ -224,7 +224,7 @@ export function Locks(): JSX.Element {
       </Section>
       <Section title={t("locks.owners")} count={workflows.length}>
         {workflows.length === 0 ? (
-          <p class="dim pad">{titled("empty.owners").join(". ")}</p>
+          <p class="dim pad">{titled("empty.owners").join(language() === "en" ? ". " : t("stop"))}</p>
         ) : (
           <>
             <Heads owner />

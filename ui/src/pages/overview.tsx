@@ -13,11 +13,14 @@ import { calm, capital, count, t, titled } from "../text";
 import { ageOf, ago, duration, now, span, tookOf, uptime } from "../time";
 import { QuestionCard } from "../ui/answer";
 import { ConfirmationList } from "../ui/confirmations";
+import { NewRows, useHold } from "../ui/hold";
 import { Hour } from "../ui/hour";
 import { At, By, Empty, Mark, Section } from "../ui/parts";
 import { Progress } from "../ui/progress";
 import { Glyph } from "../ui/shapes";
 import { nameOfHolder, nameOfWho, shortId } from "../who";
+
+const BROKEN_MAX = 50;
 
 export function commandLine(process: Process): string {
   return [process.command, ...process.args].join(" ");
@@ -179,12 +182,12 @@ function ProcessRow({ process }: { process: Process }): JSX.Element {
   );
 }
 
-function Running({ processes }: { processes: Process[] }): JSX.Element {
+function Running({ rows }: { rows: JSX.Element[] }): JSX.Element {
   return (
     <section class="sec" aria-label={t("overview.h_processes")}>
       <header class="c-proc heads">
         <span class="two-columns">
-          <h2>{t("overview.h_processes")}</h2> <span class="c">{processes.length}</span>
+          <h2>{t("overview.h_processes")}</h2> <span class="c">{rows.length}</span>
         </span>
         <span />
         <span>{t("process.last_hour")}</span>
@@ -193,11 +196,7 @@ function Running({ processes }: { processes: Process[] }): JSX.Element {
         <span class="w1400 right">{t("process.memory")}</span>
         <span class="right">{t("process.up")}</span>
       </header>
-      <div class="list">
-        {processes.map((one) => (
-          <ProcessRow key={one.id} process={one} />
-        ))}
-      </div>
+      <div class="list">{rows}</div>
     </section>
   );
 }
@@ -265,15 +264,26 @@ function Happened(): JSX.Element {
   );
 }
 
+const keyOf = (one: Broken): string => (one.kind === "process" ? `p ${one.process.id}` : one.kind === "run" ? `r ${one.run.run_id}` : one.kind === "lock" ? `${one.lock.kind} ${one.lock.id}` : `d ${one.name}`);
+
 export function Overview(): JSX.Element {
   const world = useWorld((w) => w);
   const asks = openQuestions(world), broken = allBroken(world), runs = openRunsOf(world), processes = runningProcesses(world);
   const asked = world.confirmations.length, waits = asks.length + asked;
   const isQuiet = waits + broken.length + runs.length + processes.length === 0;
+  const lists = [
+    asks.map((one) => <QuestionCard key={`q ${one.run.run_id} ${one.question.id}`} open={one} />),
+    broken.slice(0, BROKEN_MAX).map((one) => <BrokenRow key={keyOf(one)} one={one} />),
+    runs.map((one) => <RunRow key={one.run_id} run={one} />),
+    processes.map((one) => <ProcessRow key={one.id} process={one} />),
+  ];
+  const hold = useHold(lists.map((list) => ({ title: "", list })), (one) => String(one.key), "");
+  const [questions = [], breaks = [], running = [], up = []] = hold.groups.map((group) => group.list);
   return (
     <div class="page">
+      <NewRows hold={hold} />
       <div class="two">
-        <div>
+        <div {...hold.pointer}>
           {isQuiet ? (
             <Empty icon="overview" texts={titled("empty.overview")} />
           ) : (
@@ -283,35 +293,25 @@ export function Overview(): JSX.Element {
               <span class="dim">{t("overview.running", { n: runs.length + processes.length })}</span>
             </p>
           )}
-          {waits > 0 && (
-            <Section title={t("overview.h_asks")} count={waits}>
+          {asked + questions.length > 0 && (
+            <Section title={t("overview.h_asks")} count={asked + questions.length}>
               <div class="stack">
                 <ConfirmationList />
-                {asks.map((one) => (
-                  <QuestionCard key={one.run.run_id + one.question.id} open={one} />
-                ))}
+                {questions}
               </div>
             </Section>
           )}
-          {broken.length > 0 && (
-            <Section title={t("overview.h_broke")} count={broken.length}>
-              <div class="list">
-                {broken.slice(0, 50).map((one, i) => (
-                  <BrokenRow key={one.kind === "process" ? `p${one.process.id}` : one.kind === "run" ? one.run.run_id : i} one={one} />
-                ))}
-              </div>
+          {breaks.length > 0 && (
+            <Section title={t("overview.h_broke")} count={hold.isHeld ? breaks.length : broken.length}>
+              <div class="list">{breaks}</div>
             </Section>
           )}
-          {runs.length > 0 && (
-            <Section title={t("overview.h_runs")} count={runs.length}>
-              <div class="list">
-                {runs.map((one) => (
-                  <RunRow key={one.run_id} run={one} />
-                ))}
-              </div>
+          {running.length > 0 && (
+            <Section title={t("overview.h_runs")} count={running.length}>
+              <div class="list">{running}</div>
             </Section>
           )}
-          {processes.length > 0 && <Running processes={processes} />}
+          {up.length > 0 && <Running rows={up} />}
         </div>
         <aside aria-label={t("overview.aside")}>
           <Holds />

@@ -103,6 +103,7 @@ export function Runs(): JSX.Element {
       <NewRows hold={hold} />
       <div class="contents" {...hold.pointer}>
         {hold.groups.map(part)}
+        {groups.every((one) => one.list.length === 0) && <p class="dim pad">{titled("empty.search", { q: words })[0]}</p>}
       </div>
       {more && (
         <button type="button" class="btn" onClick={more}>

@@ -1,5 +1,5 @@
-// Forms are loaded when one is first opened.
-import type { Process, Request } from "../api/types";
+// Forms and refusals are loaded when one is first shown.
+import type { ErrorBody, Process, Request } from "../api/types";
 import { t } from "../text";
 import { toast } from "./overlays";
 
@@ -15,3 +15,5 @@ export const openRequestForm = (request: Request | null): Promise<void> => open(
 export const openQueueForm = (): Promise<void> => open(import("./queue_form"), (part) => part.openQueueForm());
 export const openKeys = (): Promise<void> => open(import("./keysheet"), (part) => part.openKeys());
 export const openPalette = (): Promise<void> => open(import("./palette"), (part) => part.openPalette());
+export const showProblem = (body: ErrorBody): Promise<void> => open(import("./refusal"), (part) => part.showProblem(body));
+export const showQueueConflict = (body: ErrorBody): Promise<void> => open(import("./refusal"), (part) => part.showQueueConflict(body));
