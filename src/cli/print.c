@@ -148,11 +148,12 @@ static bool problem_is_repeated(const struct cli_options *options, const struct 
     return is_same;
 }
 
-/* With --json a lost lock is a document on one line of stderr: stdout is the command's. */
+/* With --json a lost lock is a document on one line of stderr: stdout is the command's. A lost lock is reported when it is found and
+ * again at the end. */
 void cli_print_problem(const struct tsk_error *problem, void *data)
 {
     const struct cli_options *options = data;
-    if (problem_is_repeated(options, problem))
+    if (problem->code != TSK_LOCK_LOST && problem_is_repeated(options, problem))
         return;
     if (!options->json || problem->code != TSK_LOCK_LOST) {
         cli_print_error(options, problem);
