@@ -1,6 +1,7 @@
 /* db_conn.c - connections to state.db: opening one, keeping it for the next use, and the schema. See db_conn.h. */
 #include "store/db_conn.h"
 #include "base/fs.h"
+#include "base/word.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -241,8 +242,10 @@ static int open_read_only(struct db *db, struct tsk_error *err)
         return db_fail(db, rc, err);
     if (read_version(db, &version, err) < 0)
         return -1;
-    return version == VERSION ? 0
-                              : error_set(err, TSK_ENVIRONMENT, "db_damaged", "path", DB_NAME, "reason", "old", NULL);
+    if (version == VERSION)
+        return 0;
+    return error_set(err, TSK_ENVIRONMENT, "db_older", "path", DB_NAME, "found", DIGITS(version), "known",
+                     DIGITS(VERSION), NULL);
 }
 
 static int migrate_once(struct db *db, int64_t version, struct tsk_error *err)

@@ -1,7 +1,9 @@
 """Spec 3 and 9: odd ids, symbolic links, torn files, directories that cannot be written and disks that are full."""
 
+import contextlib
 import os
 import shutil
+import sqlite3
 
 from common import NOBODY, check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
 from harness.harness import Skip, eq, main, test
@@ -182,6 +184,19 @@ def _(ws):
     result = unshare(ws, ["-m"], script.replace("--json;", "--json || "))
     assert "code 3" in result.out and "check 4" in result.out, result
     assert str(ws.path.resolve() / ".aiflow/locks") in result.out, f"where it is: {result}"
+
+
+@test("a read-only mount with the database of an older tasuki: exit 3, and both versions are named")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    with contextlib.closing(sqlite3.connect(ws.path / ".aiflow/state.db")) as database:
+        database.execute("PRAGMA user_version = 2")
+    script = 'mount --bind "$W" "$W"; mount -o remount,bind,ro "$W"; cd "$W"; "$T" proc list --json || echo "code $?"'
+    result = unshare(ws, ["-m"], script)
+    assert "code 3" in result.out and '"ENVIRONMENT"' in result.out, result
+    assert "written by an older tasuki (schema 2, this program needs " in result.out, result
 
 
 @test("a full disk: STORAGE_FULL, exit 3, no lock is left; with room again it works")

@@ -136,6 +136,20 @@ def _(ws):
     p.stop("web")
 
 
+@test("a start returns when the process is ready, not at its next look a second later")
+def _(ws):
+    p = Processes(ws)
+    p.script("web", "sleep 0.1; echo up; sleep 0.7; echo later; exec sleep 1000", "--ready", "log:up")
+    log = p.dir("web") / "log/stdout.log"
+    for _ in range(20):  # on a busy machine a start may take longer, now and then
+        p.call("start", "web").expect(0)
+        if not log.read_text().endswith("later\n"):
+            break
+        p.stop("web")
+    assert not log.read_text().endswith("later\n"), "each of 20 starts waited for the next look"
+    p.stop("web")
+
+
 @test("a start whose probe gives up is a failure, and the process runs on")
 def _(ws):
     p = Processes(ws)
