@@ -314,6 +314,12 @@ static void propose_dashes(const struct op *op, char **words, int at, int count,
     error_add_next(err, "tasuki %s%s", OP_WORDS(op), buf_str(&line));
 }
 
+/* -5 is a number: no option begins with a digit. */
+static bool is_option_word(const char *word)
+{
+    return word[0] == '-' && word[1] && !(word[1] >= '0' && word[1] <= '9');
+}
+
 static int parse_words(const struct op *op, char **words, int count, json_t *args, struct tsk_error *err)
 {
     bool options_ended = false;
@@ -326,7 +332,7 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
             options_ended = true;
             continue;
         }
-        if (!options_ended && words[i][0] == '-' && words[i][1]) {
+        if (!options_ended && is_option_word(words[i])) {
             if (!(param = param_of_option(op, words[i], &value))) {
                 if (!(param = negated_of(op, words[i])))
                     return cli_unknown_option(op, words[i], err);

@@ -340,6 +340,13 @@ def _(ws):
     eq(trace(ws), ["3"], "x")
 
 
+@test("a negative number is a value, and no option; a letter is one")
+def _(ws):
+    stage = run_flow(ws, flow("a", a="tasuki channel set x -5; tasuki channel add x -1.5; tasuki channel set y -z 2> trace || true"))
+    eq(stage["channel"], {"x": -6.5}, "the values")
+    eq(trace(ws)[1:4], ["Unknown", "option", "-z"], "a letter")
+
+
 @test("only a number can be added to a value, a fraction too; the refusal says what was given for which key")
 def _(ws):
     stage = run_flow(ws, flow("a", a="tasuki channel add x 1; tasuki channel add x 0.5; tasuki channel add x much 2> trace || true"))
