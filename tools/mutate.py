@@ -63,7 +63,7 @@ FITTING = {
             "spec/test_example_processes spec/test_unreadable spec/test_doctor_fixes crash/test_proc_every_step "
             "crash/test_failing_calls spec/test_refusals spec/test_http_serve spec/test_notify crash/test_notify spec/test_tidy",
     "hold": "unit/hold spec/test_attach spec/test_holder spec/test_proc spec/test_004_exits spec/test_durability spec/test_notify",
-    "graph": "unit/memory unit/graph unit/runner spec/test_flow spec/test_001 spec/test_run spec/test_examples "
+    "graph": "unit/memory unit/graph unit/runner unit/wire spec/test_flow spec/test_001 spec/test_run spec/test_examples "
              "spec/test_answers spec/test_durability spec/test_unreadable crash/test_flow_kill crash/test_run_begin spec/test_doctor_fixes spec/test_prune crash/test_prune "
              "crash/test_failing_calls spec/test_refusals spec/test_tidy",
     "run": "unit/book spec/test_queue spec/test_request spec/test_run spec/test_d39_runs spec/test_detach "

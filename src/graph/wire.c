@@ -47,7 +47,9 @@ static bool read_words(struct parcel *p, struct wire_spec *ret)
 static bool read_env(struct parcel *p, struct buf *env, struct wire_spec *ret)
 {
     struct piece piece;
-    int64_t count = parcel_int(p);
+    if (!parcel_next(p, &piece)) /* cut off: no count is not 0 */
+        return false;
+    int64_t count = strtoll(piece.data, NULL, 10);
     buf_reset(env);
     for (int64_t i = 0; i < count; i++, ret->env_count++) {
         if (!parcel_next(p, &piece))

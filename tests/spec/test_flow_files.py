@@ -385,6 +385,16 @@ def _(ws):
     eq(texts, {"fetch", "transform_a", "transform_b", "store", "checks"}, "texts")
 
 
+@test("svg: each task stands to the right of the one before it, in a picture that is wide enough", init=False)
+def _(ws):
+    names = ["a", "b", "c", "d"]
+    out = ws.tasuki("graph", write(ws, f"flow: {' >> '.join(names)}\ntasks: {{{', '.join(name + ': x' for name in names)}}}\n"), "--format", "svg").expect(0).out
+    root = xml.etree.ElementTree.fromstring(out)
+    at = {element.text: float(element.get("x")) for element in root.iter() if element.tag.endswith("text")}
+    assert sorted(names, key=at.get) == names and len(set(at.values())) == len(names), at
+    assert max(at.values()) < float(root.get("width")), (at, root.attrib)
+
+
 @test("json has nodes, edges, and groups with their branches, in the order of the file", init=False)
 def _(ws):
     text = "name: n\nflow: a >> g(b | c >> h(d | e)) >> f\ngroups: {h: {policy: best_effort}}\ntasks: {a: 'true', b: 'true', c: 'true', d: 'true', e: 'true', f: 'true'}\n"

@@ -86,7 +86,10 @@ for cols, rows, lang in SIZES:
                                    ("run-one", ["run", "one.yaml"], ("first line", "0/1"))):
             (ws.path / "go").unlink(missing_ok=True)
             screen = tasuki_screen(ws, *words, cols=cols, rows=rows, lang=lang, env={**AGENT, **with_tool(ws)})
-            golden(ws, name, screen.until_text(*there), cols, rows, lang)
+            text = screen.until_text(*there)
+            golden(ws, name, text, cols, rows, lang)
+            if name == "run-running" and lang == "en":  # the golden screen has lost the widths
+                assert re.search(r"compile  (?=\d+ s).{6}  compiling", text), f"the last lines begin below each other: {text}"
             (ws.path / "go").touch()
             eq(screen.ended(), 0, f"exit code of {words}")
             golden(ws, f"{name}-done", screen.text(scrolled=True), cols, rows, lang)
