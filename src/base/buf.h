@@ -25,7 +25,8 @@ struct buf {
         .max = BUF_MAX_DEFAULT                                                                                         \
     }
 
-/* Room for one more in a list that doubles, where memory that is missing is a bug: `count` of `room` are used. */
+/* Makes room for one more entry in a list of which `count` of `room` entries are used. The list doubles, from `first` on. Missing
+ * memory is a bug: it aborts. */
 #define LIST_GROW(list, count, room, first)                                                                            \
     do {                                                                                                               \
         if ((count) == (room)) {                                                                                       \

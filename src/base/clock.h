@@ -39,7 +39,7 @@ static inline struct now clock_now(void)
 
 /* Sleeps; a signal may end it earlier. */
 void clock_nap(int64_t ms);
-/* The time on `clock` in so many ms, for pthread_cond_timedwait and its like. */
+/* The time that `clock` will show in `ms`, for calls with a deadline such as pthread_cond_timedwait. */
 struct timespec clock_deadline(clockid_t clock, int64_t ms);
 
 #define TIME_TEXT_MAX 40
@@ -48,7 +48,7 @@ const char *time_format_local(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 const char *time_format_utc(int64_t wall_ms, char text[TIME_TEXT_MAX]);
 /* 2026-02-07T22:30:00.123Z, where the exact instant matters. */
 const char *time_format_exact(int64_t wall_ms, char text[TIME_TEXT_MAX]);
-/* The same where they are used: the texts last as long as the block around them. */
+/* The same as expressions. Each text lasts as long as the block in which the macro stands. */
 #define TIME_LOCAL(wall_ms)  time_format_local((wall_ms), (char[TIME_TEXT_MAX]){0})
 #define TIME_IN_UTC(wall_ms) time_format_utc((wall_ms), (char[TIME_TEXT_MAX]){0})
 #define TIME_EXACT(wall_ms)  time_format_exact((wall_ms), (char[TIME_TEXT_MAX]){0})
@@ -61,7 +61,7 @@ int duration_parse(const char *text, int64_t *ret_ms);
 const char *duration_format(int64_t ms, char text[TIME_TEXT_MAX]);
 /* The same of a time that is left: in whole seconds, rounded up, so that a back-off of 2 s is "2 s" a moment later. At least 1 s. */
 const char *duration_format_left(int64_t ms, char text[TIME_TEXT_MAX]);
-#define DURATION(ms)      duration_format((ms), (char[TIME_TEXT_MAX]){0}) /* where they are used */
+#define DURATION(ms)      duration_format((ms), (char[TIME_TEXT_MAX]){0}) /* as expressions, like TIME_LOCAL */
 #define DURATION_LEFT(ms) duration_format_left((ms), (char[TIME_TEXT_MAX]){0})
 
 #endif

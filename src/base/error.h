@@ -37,7 +37,7 @@ struct code_info {
 const struct code_info *code_info(enum tsk_code code);
 enum tsk_code code_count(void);
 
-/* These and the error_add… return -1, so that a function can end with `return error_set(...)`. The list of (key, value) pairs
+/* The functions error_set, error_errno and error_add… return -1, so that a function can end with `return error_set(...)`. The list of (key, value) pairs
  * ends with a NULL key; a NULL value is stored as null. */
 int error_set(struct tsk_error *err, enum tsk_code code, const char *text, ...) __attribute__((sentinel));
 /* A failed system call: errno decides the code (for example STORAGE_FULL), and the text is "{what} {path}: {reason}".
@@ -76,7 +76,7 @@ void bug_abort(const char *file, int line, const char *condition) __attribute__(
         if (condition)                                                                                                 \
             bug_abort(__FILE__, __LINE__, #condition);                                                                 \
     } while (0)
-/* Zeroed memory, never NULL. */
+/* Returns zeroed memory, never NULL: missing memory is a bug. The caller frees it. */
 static inline void *memory_zeroed(size_t count, size_t size)
 {
     void *memory = calloc(count, size);

@@ -71,10 +71,11 @@ bool fs_is_private_name(const char *name);
 
 /* Replaces the content of dir/path atomically: a reader sees the old content or the new one. */
 int fs_replace_file(int dir, const char *path, mode_t mode, const void *data, size_t len);
-/* The same, and fs_stamp. */
+/* The same; the new file also gets a time of change after `than_ns` (fs_stamp). */
 int fs_replace_file_after(int dir, const char *path, mode_t mode, const void *data, size_t len, int64_t than_ns);
-/* Gives an open file an exact time of change, in milliseconds later than `than_ns`. The kernel's own time is that of its last
- * tick, so that two changes within some milliseconds have the same. Where a file system refuses, its own time stays. */
+/* Sets the time of change of an open file to the exact time, and at least one millisecond after `than_ns`. The kernel sets the
+ * time of its last tick, so two changes within some milliseconds would get the same time. If the file system refuses, the
+ * kernel's time stays. */
 void fs_stamp(int fd, int64_t than_ns);
 
 /* mkdir -p below `dir`, mode 0700; not an error if it exists. */

@@ -70,7 +70,7 @@ bool proc_is_ancestor(const struct proc_id *id);
 /* The pid in an instance id `{hostname}-{pid}-{start in ms}`, split from the right; 0 when it has another form. */
 pid_t instance_pid(const char *instance);
 
-/* Keeps the signals of a terminal from this thread: a process that was stopped or interrupted must not sit on a lock. */
+/* Blocks the signals of a terminal in this thread, so that a process is not stopped or interrupted while it holds a lock. */
 void signals_hold(sigset_t *saved);
 /* Writes `digits` random lower-case hex digits and a NUL. Aborts if the kernel has no random numbers. */
 void random_hex(char *text, size_t digits);

@@ -13,8 +13,8 @@
 void json_free(json_t **value); /* for CLEANUP */
 #define CLEANUP_JSON CLEANUP(json_free)
 
-/* The values of an array (may be NULL), in order; and the members of an object. The names belong to the loop, which `break` and
- * `continue` treat as one loop. Nothing is removed while it runs. */
+/* Loops over the values of an array (may be NULL), in order, and over the members of an object. The names are declared by the
+ * loop; `break` and `continue` work as in one loop. The body must not remove anything. */
 #define json_each(array, i, item)                                                                                      \
     for (size_t i = 0, item##_more = 1; item##_more && i < json_array_size(array); i++)                                \
         for (json_t *item = (item##_more = 0, json_array_get(array, i)); !item##_more; item##_more = 1)
@@ -40,15 +40,15 @@ json_t *json_read_plain(const char *text, size_t len);
 const char *json_get_string(const json_t *object, const char *key, const char *fallback);
 int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
 bool json_get_bool(const json_t *object, const char *key, bool fallback);
-/* Whether the member is that text; one that is absent, or no text, is "". */
+/* Whether the member `key` is this text. A member that is absent or is not a text counts as "". */
 bool json_text_is(const json_t *object, const char *key, const char *text);
-/* Copies the members of those names that are there; the list ends with NULL. */
+/* Copies the members that `keys` names and `from` has. The list ends with NULL. */
 void json_copy_keys(json_t *to, const json_t *from, const char *const *keys);
 /* Sets the text; null if it is empty or NULL. */
 void json_set_text(json_t *object, const char *key, const char *text);
-/* Appends the texts of an array (may be NULL), with `between` between them. */
+/* Appends the texts of an array (may be NULL), separated by `between`. */
 void json_put_texts(struct buf *b, const json_t *texts, const char *between);
-/* A time as time_format_exact writes it; null for 0 and below. Owned. */
+/* A time in the form of time_format_exact, or null for 0 and below. Owned. */
 json_t *json_of_time(int64_t wall_ms);
 /* A borrowed value by dotted path ("holder.pid"), or NULL. */
 const json_t *json_at(const json_t *object, const char *path);

@@ -10,9 +10,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* How /proc/…/fdinfo names a file in its lock lines, "fe:00:1234". On some file systems (overlay, btrfs) that is not what
- * fstat says, so we ask for a lock of our own: byte 2, which no protocol uses, shared, for the moment. Where somebody has locked
- * all of the file, fstat has to do. */
+/* The lock lines of /proc/…/fdinfo name a file by device and inode, "fe:00:1234". On some file systems (overlay, btrfs) fstat
+ * returns another device. So we take a shared lock of our own for a moment, on byte 2, which no protocol uses, and read the name
+ * in its line. If somebody has locked the whole file, we use fstat. */
 #define PROBE_BYTE     2
 #define FILE_NAME_SIZE 64
 
@@ -21,7 +21,7 @@ struct lock_line {
     long long start, end;
 };
 
-/* "lock:  1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 EOF"; it is cut into its words. */
+/* "lock:  1: OFDLCK ADVISORY WRITE -1 fe:00:1234 0 EOF"; the text is cut into its words. */
 static bool lock_line_parse(char *text, struct lock_line *ret)
 {
     char *word[9];
@@ -32,7 +32,7 @@ static bool lock_line_parse(char *text, struct lock_line *ret)
     return true;
 }
 
-/* Calls `wanted` for each lock line of a descriptor until it says true. */
+/* Calls `wanted` for each lock line of a descriptor until it returns true. */
 static bool find_lock_line(const char *fdinfo, bool (*wanted)(const struct lock_line *, void *), void *data)
 {
     char text[256];

@@ -1,5 +1,5 @@
-/* lockers.h - the processes that hold a byte lock of an open file (F_OFD_SETLK), for which the kernel's own answer names no pid.
- * For messages, and for ending a holder by force: no protocol looks at pids. */
+/* lockers.h - the processes that hold a byte lock of an open file (F_OFD_SETLK). The kernel's own answer (F_OFD_GETLK) has no pid
+ * for such a lock. The pids serve messages and the forced end of a holder; no protocol depends on them. */
 #ifndef BASE_LOCKERS_H
 #define BASE_LOCKERS_H
 
@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The other processes that hold this byte of the file of `fd`, a writer (F_WRLCK) or anybody (F_RDLCK), found through /proc: at
- * most `max`; returns how many. Processes that may not be looked at are not found. `fd` must be open for reading. */
+/* Finds, through /proc, at most `max` other processes that hold a lock on this byte of the file of `fd`: only writers (F_WRLCK), or
+ * all (F_RDLCK). Returns their number. A process that we may not look at is not found. `fd` must be open for reading. */
 size_t lockers_find(int fd, off_t byte, short type, pid_t *pids, size_t max);
-/* The refusal of a caller that has waited too long for such a byte: `named` has {name} and {pid} of the process that keeps it, and the
- * next command shows it; `unnamed` if pid is 0. Returns -1. */
+/* Sets the error of a caller that has waited too long for such a byte. The text `named` has {name} and {pid} of the process that
+ * holds it, and the next command shows that process. If pid is 0, the text is `unnamed`. Returns -1. */
 int lockers_refuse(pid_t pid, enum tsk_code code, const char *named, const char *unnamed, struct tsk_error *err);
 
 #endif

@@ -72,7 +72,7 @@ static size_t character_width_of(uint32_t c)
     return 1;
 }
 
-/* The columns of the character at s, and its length. */
+/* Returns the columns of the character at s; its length in bytes is in *ret_len. */
 static size_t width_at(const char *s, size_t *ret_len)
 {
     size_t n = utf8_sequence(s, strnlen(s, 4));

@@ -15,7 +15,7 @@ bool utf8_is_valid(const char *s, size_t len);
 void utf8_copy(char *to, size_t size, const char *from);
 /* Columns a terminal gives to the string: East Asian wide characters count two, combining ones none. */
 size_t utf8_width(const char *s);
-/* The length of the longest beginning of the string that takes at most `columns`. */
+/* The length in bytes of the longest prefix of the string that takes at most `columns`. */
 size_t utf8_fit(const char *s, size_t columns);
 /* Appends s in a form that is safe for a terminal: control characters, C1 controls, bidirectional overrides
  * and invalid bytes appear as \xNN or \u{NNNN}. With `lines`, newline and tab stay. */

@@ -27,7 +27,7 @@ static inline uint64_t text_hash(uint64_t hash, const char *text)
         hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     return hash;
 }
-/* The number in digits; they last as long as the block that this stands in. */
+/* The number as decimal text, which lasts as long as the block in which the macro stands. */
 #define DIGITS(value) number_text((value), (char[24]){0})
 const char *number_text(int64_t value, char text[24]); /* for DIGITS */
 /* The last name of a path. */

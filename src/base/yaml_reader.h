@@ -37,8 +37,8 @@ void yaml_reader_close(struct yaml_reader *reader);
 /* Returns 0, or -1 if the text is not YAML, with the reason in *ret_reason and the position in the piece. */
 int yaml_reader_next(struct yaml_reader *reader, struct yaml_piece *ret, const char **ret_reason);
 
-/* Defined in yaml.c, for both readers: libyaml's problem as a text; its place, of an open quote its beginning; the reason why an
- * event is refused, or NULL. */
+/* For both readers, defined in yaml.c: the place of libyaml's problem (for an open quote, the place where it begins), the problem
+ * as a text, and the reason for which an event is refused, or NULL. */
 struct yaml_parser_s;
 struct yaml_event_s;
 struct yaml_mark_s yaml_parser_mark(const struct yaml_parser_s *parser);

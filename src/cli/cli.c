@@ -161,7 +161,7 @@ static const char *known_alone(const char *noun, const char *word)
     return strcmp(word, "help") != 0 && op_find(NULL, word) ? word : NULL;
 }
 
-/* The command with the right word, and what the user wrote behind the wrong one. */
+/* Proposes the command with the right word, followed by the words that the user typed after the wrong one. */
 static void propose_command(const char *command, char **rest, struct tsk_error *err)
 {
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
@@ -172,8 +172,8 @@ static void propose_command(const char *command, char **rest, struct tsk_error *
     error_add_next(err, "tasuki %s%s", command, buf_str(&line));
 }
 
-/* The verb belongs to nouns: `acquire` is `lock acquire` or `sprint acquire`. What was written behind the verb of one noun fits it.
- * false: to none. */
+/* Proposes the nouns that have this verb: `acquire` is `lock acquire` or `sprint acquire`. If there is only one, the words after
+ * the verb are kept. Returns false if no noun has it. */
 static bool name_nouns_of(const char *word, const char *near, char **rest, struct tsk_error *err)
 {
     int found = 0;

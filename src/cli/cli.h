@@ -88,7 +88,8 @@ int cli_complete(char **words, int count, bool is_described);
 
 /* An id as tables show it: short, unless --verbose asks for all of it. */
 const char *cli_short_id(const struct op_call *call, const struct cli_options *options, const char *id);
-/* The file of a flow as lists show it: one in .aiflow/flows/ by the name that `tasuki run` takes. In `b`, or `source` itself. */
+/* The file of a flow as lists show it. A flow in .aiflow/flows/ is shown by the name that `tasuki run` takes. Returns a text in
+ * `b`, or `source`. */
 const char *cli_flow(const struct cli_options *options, const char *source, struct buf *b);
 /* A file below .aiflow/ by its name from where the caller stands (ops/place.h). In `b`, or `path` itself. */
 const char *cli_place(const struct op_call *call, const char *path, struct buf *b);
@@ -118,9 +119,9 @@ extern const struct cli_printer *const cli_printers[]; /* then NULL */
 
 void cli_print_result(const struct op_call *call, const struct cli_options *options, const json_t *result);
 void cli_print_error(const struct cli_options *options, const struct tsk_error *err);
-/* Where log lines go (base/log.h); `data` is the options. */
+/* Prints a problem that is not the command's result (the taker of base/log.h). `data` is the options. */
 void cli_print_problem(const struct tsk_error *problem, void *data);
-/* A sentence without values. */
+/* Prints a sentence that has no placeholders. */
 void cli_say(const struct cli_options *options, FILE *out, const char *key);
 /* Of a list without rows: the sentence `key` says that there is nothing at all; with a filter, that nothing matches it. */
 void cli_print_none(const struct op_call *call, const struct cli_options *options, const char *key);
@@ -132,7 +133,7 @@ void cli_print_event(const struct cli_options *options, const json_t *event);
 /* The party of an event: its actor; of a death, which nobody caused, the one that has died. *ret_key: the key of the data that says
  * it, NULL: none does. Borrowed, may be NULL. */
 const json_t *cli_event_who(const json_t *event, const char **ret_key);
-/* Whether people see that key of an event's data: the raw status of an exit says what exit_code and signal say. */
+/* Whether people see this key of an event's data. The raw status of an exit is left out: exit_code and signal say the same. */
 bool cli_event_shows(const json_t *data, const char *key);
 /* A value of an event's data: a party by its label. */
 void cli_put_event_value(struct buf *b, const json_t *value);
@@ -241,7 +242,7 @@ const char *cli_clock_seconds(const struct cli_options *options, const char *tim
                               char text[TIME_TEXT_MAX]); /* "12:45:30" */
 /* "2 min ago" within an hour, else as cli_clock: for lists. */
 const char *cli_when(const struct cli_options *options, const char *time, char text[TIME_TEXT_MAX]);
-/* The same where they are used: the texts last as long as the block around them. */
+/* The same as expressions. Each text lasts as long as the block in which the macro stands. */
 #define CLI_SPAN(lang, ms)               cli_span((lang), (ms), (char[TIME_TEXT_MAX]){0})
 #define CLI_WHOLE_SPAN(lang, ms)         cli_whole_span((lang), (ms), (char[TIME_TEXT_MAX]){0})
 #define CLI_CLOCK(options, time)         cli_clock((options), (time), (char[TIME_TEXT_MAX]){0})
@@ -271,7 +272,7 @@ struct cli_table {
     } * cells;
 };
 void cli_table_add(struct cli_table *table, enum style style, const char *text);
-/* The first row: a text for each column, by its key. */
+/* Adds the first row, the headings: one key of a text for each column. */
 void cli_table_add_heads(struct cli_table *table, const struct cli_options *options, const char *const *keys);
 /* The party that started something: its label, and where there is room its note. */
 void cli_table_add_by(struct cli_table *table, const struct cli_options *options, const json_t *who);

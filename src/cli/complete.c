@@ -190,7 +190,7 @@ static void offer_flow_files(const struct line *line)
     }
 }
 
-/* Whether the command does something with a run in that state. */
+/* Whether the command can do something with a run in this state. */
 static bool is_of_use(const struct op *op, const json_t *run)
 {
     const char *status = json_get_string(run, "status", "");
@@ -212,7 +212,7 @@ static void offer_listed(const struct line *line, const struct source *source)
         json_object_set_new(args, "run", json_string(line->given[0]));
     if (strcmp(source->what, "flow-task") == 0 && line->given_count)
         json_object_set_new(args, "flow", json_string(line->given[0]));
-    if (is_answer) { /* they may be older than the newest; their numbers are other ones */
+    if (is_answer) { /* a run that asks may be too old for the list of the newest runs; @N counts in that list */
         source = &asking;
         has_names = line->start[0] != '@';
     }

@@ -95,7 +95,7 @@ void cli_propose_help(const struct op *op, struct tsk_error *err)
         error_add_next(err, "tasuki %s --help", OP_WORDS(op));
 }
 
-/* The command's only option that begins with the letter of `-d`; NULL: none, or several do. */
+/* The only option of the command that begins with the letter of `-d`, or NULL if none or several do. */
 static const char *option_of_letter(const char *given, const char *const *names, size_t count)
 {
     const char *found = NULL;

@@ -128,7 +128,7 @@ void cli_print_error(const struct cli_options *options, const struct tsk_error *
     fputs(buf_str(&b), stderr);
 }
 
-/* The same again, a moment later: each event that a command cannot record is a problem of its own. */
+/* Whether this problem was printed a moment ago. A command that cannot record its events reports one problem for each event. */
 static bool problem_is_repeated(const struct cli_options *options, const struct tsk_error *problem)
 {
     static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER; /* the server's threads report, too */
@@ -148,8 +148,8 @@ static bool problem_is_repeated(const struct cli_options *options, const struct 
     return is_same;
 }
 
-/* With --json a lost lock is a document on one line of stderr: stdout is the command's. A lost lock is reported when it is found and
- * again at the end. */
+/* With --json a lost lock is reported as one line of JSON on stderr, because stdout belongs to the command. It is reported when it is
+ * found and again at the end. */
 void cli_print_problem(const struct tsk_error *problem, void *data)
 {
     const struct cli_options *options = data;

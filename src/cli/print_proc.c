@@ -79,7 +79,7 @@ static bool says_id(const char *message, const char *id)
     return false;
 }
 
-/* The first command of each, once. */
+/* Adds the first command of the error unless `next` has it. */
 static void add_next(json_t *next, const json_t *error)
 {
     json_t *command = json_array_get(json_object_get(error, "next"), 0);

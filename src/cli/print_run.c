@@ -333,7 +333,7 @@ static bool has_any(const json_t *tasks, const char *key)
     return false;
 }
 
-/* A task that was stopped before it started was not reached: as the counts above it say. */
+/* A task that was stopped before it started is shown as not reached, as in the counts above the table. */
 static const char *task_state(const json_t *task)
 {
     const char *state = json_get_string(task, "state", "");

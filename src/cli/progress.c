@@ -85,7 +85,7 @@ static void output_end(void)
     shown.is_open = false;
 }
 
-/* "name | text" if it is live and several tasks may run; as wide as the longest name of those that have run. */
+/* Prints "name | text" if lines are live and several tasks may run. All names are padded to the longest one so far. */
 static void print_named(const struct op_call *call, const struct shown_run *run, const char *task, const char *line,
                         size_t len)
 {

@@ -152,7 +152,7 @@ static int64_t number_of(const char *text, size_t max)
     return number <= (int64_t)max ? number : 0;
 }
 
-/* The option that a word names by its number or its text; borrowed, NULL: none. */
+/* The option that a word names by its number or its text, or NULL. Borrowed. */
 static const char *option_of(const json_t *options, const char *word)
 {
     size_t i, number = (size_t)number_of(word, json_array_size(options));
@@ -165,7 +165,7 @@ static const char *option_of(const json_t *options, const char *word)
     return NULL;
 }
 
-/* The options that a line names, with commas or spaces between them; NULL: one is not there. Owned. */
+/* The options that a line names, separated by commas or spaces, or NULL if one of them does not exist. Owned. */
 static char *chosen_options(const json_t *options, char *line)
 {
     struct buf text = BUF_INIT;
@@ -225,7 +225,7 @@ const char *cli_answer_prompt(const json_t *question)
                                                   : "ask_one";
 }
 
-/* What kind of an answer the question needs. */
+/* Prints which kind of answer the question needs. */
 static void say_needed(const struct cli_options *options, const json_t *question)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT, text CLEANUP(buf_clear) = BUF_INIT, all CLEANUP(buf_clear) = BUF_INIT;

@@ -169,7 +169,7 @@ static void add_run_log(struct watch *watch, const json_t *result)
     }
 }
 
-/* Of its longest key that is shown; at least `width`. */
+/* The width of the longest key that is shown, at least `width`. */
 static size_t keys_width(const json_t *object, size_t width)
 {
     json_each_pair (object, key, value)

@@ -21,7 +21,7 @@ bool attempt_is_last(enum stop stop, bool is_cancelled, unsigned attempt, int32_
     return stop == STOP_GROUP || stop == STOP_RUN || is_cancelled || (int64_t)attempt > retries;
 }
 
-/* A hash, then the end of splitmix64: texts that differ in one character have unlike numbers. */
+/* A hash, followed by the last steps of splitmix64, so that texts that differ in one character get very different numbers. */
 static double jitter_of(const char *session, const char *task, unsigned attempt)
 {
     uint64_t z = text_hash(text_hash(HASH_BEGIN, session), "\xff");

@@ -127,7 +127,8 @@ static const char *next_character(const char *at, const char *end)
     return at;
 }
 
-/* Lines are quoted of flows only: a caller may name any file, such as one with a token in it. A path may leave a folder again. */
+/* Errors quote lines of flows only: a caller may name any file, such as one that has a token. A path with `../` may leave the folder
+ * `flows` again. */
 static bool may_quote(const char *source)
 {
     size_t len = strlen(source);

@@ -95,9 +95,9 @@ void memory_free(struct memory *m);
 
 /* false: nothing is ready now. */
 bool memory_claim(struct memory *m, int64_t now_ms, struct claim *ret);
-/* The claimed task is executed: a step, and a cycle. false: that is more than a limit allows, and the task has ended. */
+/* Counts the execution of the claimed task as a step and as a cycle. Returns false if a limit is exceeded; the task has ended then. */
 bool memory_execute(struct memory *m, const struct claim *claim);
-/* The claimed task is passed over: it counts for nothing, and is to be completed. */
+/* Marks the claimed task as passed over: it is neither a step nor a cycle. The caller completes it. */
 void memory_pass(struct memory *m, const struct claim *claim);
 /* For the replay of a journal: claims exactly that node, if it is ready or waits for its time. */
 bool memory_claim_node(struct memory *m, uint32_t node, struct claim *ret);

@@ -124,7 +124,7 @@ uint32_t plan_cycles(const struct plan *plan, uint32_t node)
     return 1 + node_repetitions(plan, node);
 }
 
-/* Of a node that is DONE and was not blocked or stopped. */
+/* Whether a node that is DONE, and was not blocked or stopped, has run. */
 static bool has_run(const struct plan *plan, uint32_t node, uint64_t state)
 {
     bool is_head = (node & PLAN_DYNAMIC) || graph_indegree(plan->graph, node) == 0;

@@ -171,9 +171,9 @@ struct dynamic_node *plan_dynamic(const struct plan *plan, uint32_t node);
 const char *plan_name(const struct plan *plan, uint32_t node, char buf[GRAPH_NAME_MAX]);
 /* Of several dynamic nodes of one name the last. NO_NODE. */
 uint32_t plan_find(struct plan *plan, const char *name);
-/* The node, which ends now, has not run: its next activation is no repetition. */
+/* Marks a node that is about to end as not run, so that its next activation does not count as a repetition. */
 void plan_pass(struct plan *plan, uint32_t node);
-/* How often the node has been activated to run, this time included; and whether that is more than it may. */
+/* The number of activations of the node, this one included; and whether it exceeds the limit. */
 uint32_t plan_cycles(const struct plan *plan, uint32_t node);
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node);
 /* When the run has ended: how often the node, a task, was executed. */

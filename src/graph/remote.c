@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define REMOTE_READ    65536
-#define EPOCHS_PER_RUN 1024 /* of one runner; each resume begins with the next ones */
+#define EPOCHS_PER_RUN 1024 /* the epochs of one runner; a resume begins with the next 1024 */
 #define REMOTE_END_MS  8000
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ static void reason_from(const struct runner *runner, const json_t *record, struc
               NULL);
 }
 
-/* It lies before --start, or was not chosen. */
+/* Whether the node lies before --start, or was not among the tasks that the caller chose. */
 static bool is_outside(const struct runner *runner, uint32_t node)
 {
     return runner->is_wanted && !(node & PLAN_DYNAMIC) && !runner->is_wanted[node];

@@ -4,7 +4,7 @@
 
 /* ---- a tool's arguments ---- */
 
-/* The operation of a call that says itself who calls (op_takes_caller); NULL: it is no such call. */
+/* The operation of a tool call whose arguments may name the caller (op_takes_caller), or NULL for any other message. */
 static const struct op *acting_op(const struct http_agents *agents, const json_t *message)
 {
     const json_t *params = json_object_get(message, "params");

@@ -1,8 +1,8 @@
 /* caller.c - who speaks through a connection: named in the request, proved in a worker, kept alive while a stream is open.
  *
- * A request that changes something says it in its arguments (`instance`, `secret`), every request in the headers Tasuki-Instance and
- * Tasuki-Secret, where a secret does not become part of a URL. What the arguments say counts: headers may be a client's for
- * everything it does, and a call for somebody else. */
+ * Every request can name its caller in the headers Tasuki-Instance and Tasuki-Secret, so that a secret does not become part of a
+ * URL. A request that changes something can name it in its arguments (`instance`, `secret`) instead. The arguments win over the
+ * headers: a client may send the same headers with all its requests, also with those that it makes for another caller. */
 #include "http/internal.h"
 
 #include <stdlib.h>

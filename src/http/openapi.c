@@ -127,7 +127,8 @@ static json_t *caller_schema(void)
     return json_pack("{s:s, s:s}", "type", "string", "description", CALLER_HELP);
 }
 
-/* Every call may say in headers who makes it (caller.c); by its arguments if it changes something, and in a stream. */
+/* Every request can name its caller in headers (caller.c). A request that changes something, or opens a stream, can also do so in
+ * its arguments. */
 static void add_caller_headers(json_t *parameters, json_t *body, const struct op *op, bool has_body, bool streams)
 {
     json_array_append_new(parameters, json_pack("{s:s}", "$ref", "#/components/parameters/Instance"));

@@ -137,7 +137,7 @@ struct mcp_request {
     const json_t *capabilities;
     const struct mcp_method *method;
     const struct mcp_tool *tool; /* tools/call */
-    const char *caller; /* of a tool without the parameter `instance`; NULL: nobody, or it is in the arguments */
+    const char *caller; /* for a tool without the parameter `instance`; NULL: nobody, or the arguments have it */
     bool is_modern;
     bool is_wait; /* is counted in server->waits */
     struct mcp_asking asking;

@@ -29,7 +29,7 @@
 struct mcp_server;
 struct mcp_link;
 
-/* The codes of its errors, after those of JSON-RPC. */
+/* The error codes of JSON-RPC, then those of MCP. */
 enum {
     MCP_PARSE_ERROR = -32700,
     MCP_INVALID_REQUEST = -32600,

@@ -155,7 +155,7 @@ static void add_asking(json_t *properties, const struct op *op)
     json_object_set_new(properties, "confirm_token", token);
 }
 
-/* Of the tools of the working set, the first that takes a caller explains it; a refusal explains it to everybody. */
+/* The first tool of the working set that takes a caller explains `instance`. A refusal explains it to everybody. */
 static bool explains_caller(const struct op *op)
 {
     op_foreach (other)

@@ -258,7 +258,7 @@ extern const struct op *const op_rows[];
 /* Whether it is a command of this noun; `noun` NULL: a top-level one. */
 bool op_has_noun(const struct op *op, const char *noun);
 const struct op *op_find(const char *noun, const char *verb);
-/* "lock renew", or "status": what is typed behind `tasuki`. It lasts as long as the block that this stands in. */
+/* The words of the command after `tasuki`: "lock renew" or "status". The text lasts as long as the block in which the macro stands. */
 #define OP_WORDS(op) op_words((op), (char[64]){0})
 const char *op_words(const struct op *op, char words[64]); /* for OP_WORDS */
 /* The error of a mode that the sprint interface does not have, with the sprint object beside it. Returns -1. */
@@ -287,9 +287,10 @@ bool op_asks(const struct op *op);
 
 /* Over HTTP, beside `instance`: proves that the caller is that one. No parameter of a row: the skins take it away. */
 #define OP_SECRET "secret"
-/* Whether the arguments of a call may say who calls: where `instance` is a parameter, and of all that changes something. */
+/* Whether the arguments of a call can name its caller: `instance` is a parameter, or the operation changes something. */
 bool op_takes_caller(const struct op *op);
-/* Take the secret, and an `instance` that is no parameter, out of the arguments of such an operation; owned, NULL: there was none. */
+/* Remove the secret, or an `instance` that is not a parameter, from the arguments of such an operation. Return it (owned), or NULL
+ * if there was none. */
 char *op_take_secret(const struct op *op, json_t *args);
 char *op_take_caller(const struct op *op, json_t *args);
 /* For calls that came to a server of many (is_remote): whether `instance` (NULL, "": 0, nobody) is a registered one and this is

@@ -41,7 +41,7 @@ static void move_key(const json_t *from, const char *key, json_t *to)
         json_object_set(to, key, value);
 }
 
-/* On the command line `none` stands for "back to the default". */
+/* On the command line `none` means: back to the default. */
 static void reset_key(json_t *input, const char *key)
 {
     if (json_text_is(input, key, "none"))

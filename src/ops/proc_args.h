@@ -76,7 +76,7 @@ int proc_args_spec(const struct op_call *call, const json_t *base, json_t **ret,
 int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err);
 /* Borrowed C strings of such an array; free the array only. */
 const char **proc_args_strings(const json_t *ids);
-/* A result for each, TSK_OK. The caller frees it. */
+/* Returns an array with one result for each id, all TSK_OK. The caller frees it. */
 struct tsk_error *proc_args_results(const json_t *ids);
 
 /* The answer to an operation on several: one record or, for more than one id, `{"processes": […], "errors": […]}` with the

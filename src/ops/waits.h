@@ -14,7 +14,8 @@ struct op_wait {
         .file = WAITING_NONE                                                                                           \
     }
 
-/* From now on until op_wait_end the call waits for `kind` `id` (may be NULL) of `ws`: a sprint's is not that of the call. */
+/* Records that the call waits for `kind` `id` (may be NULL) until op_wait_end. `ws` is the workspace of the thing; for a sprint it
+ * may be another one than the call's. */
 void op_wait_begin(struct op_wait *wait, struct op_call *call, struct tsk_workspace *ws, const char *kind,
                    const char *id);
 void op_wait_end(struct op_wait *wait); /* for CLEANUP */

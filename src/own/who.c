@@ -44,7 +44,7 @@ static void card_write(int fd, const char *operation)
         return; /* then the last call is an earlier one */
 }
 
-/* A process in another pid namespace cannot be looked at: its card goes when it was not used for long. */
+/* We cannot look at a process in another pid namespace. Its card is removed when it has not been used for a long time. */
 static bool is_card_over(int dir, const char *name)
 {
     struct stat st;

@@ -229,7 +229,8 @@ int proc_status_read(int dir, struct proc_status *ret, struct tsk_error *err)
     struct stat st;
     int found = read_record_file(dir, HOLD_STATUS_NAME, &record, err);
     if (found == 0 && fs->fstatat(dir, HOLD_STATUS_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-        clock_nap(1); /* on a full disk it is overwritten (R1 of hold/record.c) */
+        clock_nap(
+            1); /* on a full disk the record is overwritten in place (R1 of hold/record.c), so a read may find half of it */
         found = read_record_file(dir, HOLD_STATUS_NAME, &record, err);
     }
     if (found != 1)

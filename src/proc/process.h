@@ -95,7 +95,8 @@ int proc_ids(struct proc_registry *reg, json_t **ret, struct tsk_error *err);
 
 /* `spec` canonical (proc_spec_make), borrowed. ProcessAlreadyExists. */
 int proc_create(struct proc_registry *reg, const char *id, const json_t *spec, struct tsk_error *err);
-/* A running process keeps what it was started with. expected_updated_at_ms -1: any; else CONFLICT with this text when it differs. */
+/* A running process keeps the definition with which it was started. If expected_updated_at_ms is not -1 and differs from the time
+ * of the last update, the error is CONFLICT with the text PROC_CHANGED. */
 #define PROC_CHANGED "process_changed"
 int proc_update(struct proc_registry *reg, const char *id, const json_t *spec, int64_t expected_updated_at_ms,
                 struct tsk_error *err);

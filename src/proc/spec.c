@@ -283,7 +283,7 @@ static json_t *spec_resolve(struct spec_maker *m, const struct spec_key *key, co
     return fallback || m->names_command ? fallback : spec_problem(m, "param_missing", key->name, NULL, "");
 }
 
-/* What flows and other tools call the keys. */
+/* The names that flows and other tools have for our keys. */
 static const char *const known_elsewhere[][2] = {
     {"run", "command"},
     {"cmd", "command"},

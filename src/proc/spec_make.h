@@ -10,7 +10,7 @@ struct spec_maker {
     void (*take)(void *data, const struct tsk_error *problem);
     void *data;
     unsigned problem_count;
-    bool names_command; /* by a key that means it: it does not seem to be missing */
+    bool names_command; /* an unknown key stands for `command`, so `command` is not reported as missing */
 };
 
 #define SPEC_PATH_MAX 320 /* "env." and a name, cut to fit */
@@ -26,7 +26,7 @@ void spec_path(char path[SPEC_PATH_MAX], const char *parent, const char *name);
 json_t *spec_make_int(struct spec_maker *m, const char *path, const json_t *value, int64_t min, int64_t max);
 json_t *spec_make_name(struct spec_maker *m, const char *path, const json_t *value, const char *const *names);
 json_t *spec_make_words(struct spec_maker *m, const char *path, const json_t *value);
-/* Returns the key that it means, or NULL. */
+/* Reports an unknown key. Returns the known key with nearly the same name, or NULL. */
 const char *spec_unknown_key(struct spec_maker *m, const char *path, const char *key, const char *const *known,
                              size_t count);
 

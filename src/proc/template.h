@@ -15,7 +15,7 @@ struct proc_template {
 };
 void template_clear(struct proc_template *t); /* for CLEANUP */
 
-/* proc_spec_make_all for templates: a cwd with a variable in it is taken as it is. */
+/* proc_spec_make_all for templates: a cwd that has a variable is kept as it is. */
 int template_spec_make_all(const json_t *input, const json_t *base, const char *cwd_base, json_t **ret,
                            void (*take)(void *data, const struct tsk_error *problem), void *data);
 

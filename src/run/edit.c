@@ -73,7 +73,7 @@ static int request_publish(int folder, const char *id, const struct buf *text, s
     int fd CLEANUP_FD = fs_temp_open(folder, 0644, private_name);
     bool is_written = fd >= 0 && fs_write_all(fd, text->data, text->len) == 0;
     if (is_written)
-        fs_stamp(fd, 0); /* the order in which requests were added */
+        fs_stamp(fd, 0); /* lists show requests in the order of this time */
     int result = is_written ? fs_publish(fd, private_name, folder, name) : -1, number = errno;
     if (private_name[0])
         fs->unlinkat(folder, private_name, 0);

@@ -46,8 +46,8 @@ int prune_config(struct tsk_workspace *ws, struct prune *ret, struct tsk_error *
 
 /* ---- one run -------------------------------------------------------------------------------------------- */
 
-/* K1, with the bytes held (D4). The journal has the end of a run whose stage does not say it: its runner was killed before it wrote
- * the stage, or the disk was full. */
+/* K1, with the bytes held (D4). If the runner was killed before it wrote the stage, or the disk was full, only the journal says
+ * that the run has ended. */
 static bool is_run_over(const struct rundir *run)
 {
     struct tsk_error unreadable;

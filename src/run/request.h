@@ -23,10 +23,10 @@
 #define REQUEST_FOLDER      "requests"
 #define REQUEST_PREFIX      "RQ-"
 #define REQUEST_SUFFIX      ".yaml"
-#define REQUEST_BODY_MAX    (512 << 10) /* of one that an operation writes */
+#define REQUEST_BODY_MAX    (512 << 10) /* the text of a request that an operation writes */
 #define REQUEST_COMMAND_MAX (1 << 16)
 #define REQUEST_SIZE_MAX    (1u << 20)
-#define REQUEST_PART_MIN    4 /* characters of a part of an id, for what changes something */
+#define REQUEST_PART_MIN    4 /* an operation that changes something needs at least this many characters of an id */
 
 enum request_status { REQUEST_DRAFT, REQUEST_READY, REQUEST_ARCHIVED, REQUEST_STATUS_COUNT };
 extern const char *const request_status_names[REQUEST_STATUS_COUNT + 1]; /* ends with NULL */

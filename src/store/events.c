@@ -97,7 +97,7 @@ static int trail_lock(struct event_trail *trail, short type)
     }
 }
 
-/* The process that keeps the lock; 0: it cannot be seen (another PID namespace, another user). */
+/* The process that holds the lock, or 0 if we cannot see it (another PID namespace, another user). */
 static pid_t trail_holder(const struct event_trail *trail)
 {
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};

@@ -47,7 +47,7 @@ struct event_trail {
     uint64_t base;        /* of the open segment */
     uint64_t clean_end;   /* the length at which we know that the segment ended with a newline; 0: not known */
     uint64_t segment_max; /* EVENT_SEGMENT_MAX_DEFAULT unless a test lowers it */
-    bool is_kept;         /* somebody kept the lock for too long: each further event does not wait as long again */
+    bool is_kept;         /* another process held the lock for too long: the next events do not wait for it again */
 };
 
 void event_trail_init(struct event_trail *trail, int state_dir);

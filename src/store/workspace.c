@@ -249,7 +249,7 @@ int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
         return 0;
     int found = workspace_config(ws, &doc, err);
     if (found < 0)
-        return -1; /* it may have the key */
+        return -1; /* a file that we cannot read may have the key */
     const struct yaml_node *key = found == 1 ? yaml_get(yaml_root(doc), "locks") : NULL;
     if (key)
         return refuse_locks_key(ws, key, err);
@@ -259,7 +259,7 @@ int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err)
     return 0;
 }
 
-/* Appends to .gitignore those of `lines` that it does not have yet. */
+/* Appends to .gitignore each of `lines` that it does not have yet. */
 static int ensure_ignored(int dir, const char *const *lines, struct tsk_error *err)
 {
     static const char name[] = ".gitignore";

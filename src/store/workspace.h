@@ -77,8 +77,8 @@ int config_need_keys(const struct yaml *doc, const struct yaml_node *section, co
 int workspace_config_word(struct tsk_workspace *ws, const char *section, const char *key, const char *const *choices,
                           unsigned *ret, struct tsk_error *err);
 
-/* Refuses (INVALID_INPUT) a config.yaml that has the key `locks`. Every lock is local to this machine, so a workspace that asks
- * for another kind must get none: two machines would both be granted the same lock. A file that cannot be read or parsed may have
+/* Refuses (INVALID_INPUT) a config.yaml that has the key `locks`. All our locks are local to this machine. A workspace that asks for
+ * another kind must get no lock, or two machines could both be granted it. A file that cannot be read or parsed may have
  * the key, so it is an error. Reads the file once, and again when it changed. */
 int workspace_locks_are_local(struct tsk_workspace *ws, struct tsk_error *err);
 

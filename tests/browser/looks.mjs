@@ -1,12 +1,12 @@
-// What a careful look at every page has found: text that was cut or missing, wrong words, rules of a log in a wrong order.
+// Faults that a careful look at every page has found: text that was cut or missing, wrong words, rules of a log in the wrong order.
 import { Agent, sleeper } from "./feed.mjs";
 import { flow } from "./work.mjs";
 import { furnish, settled } from "./whole.mjs";
 
-/** The widths by which these are cut, with their texts. */
+/** The texts of the elements that are cut. */
 const cut = (found) => found.evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent));
 
-/** On a phone: the strip says what an agent asks, and the second question shows the holder and how its life is known. */
+/** On a phone: the strip says what an agent asks, and the second question shows the holder and how we know that it is alive. */
 export async function asked_on_phone(play) {
   const holder = await sleeper(play);
   await play.cli("lock", "acquire", "name", "deploy", "--pid", String(holder.pid));
@@ -76,7 +76,7 @@ export async function came_back(play) {
   play.eq(states, { api: "Stopped", db: "Running" }, "the states");
 }
 
-/** A run: the way to what runs is blue without a gap; an attempt that was tried again has failed; the head says when the next one begins. */
+/** A run: the path to a running task is blue without a gap, a repeated attempt is shown as failed, and the head says when the next one begins. */
 export async function run_signs(play) {
   const run = await furnish(play);
   const page = await play.window({ width: 1280, height: 900 });
@@ -93,7 +93,7 @@ export async function run_signs(play) {
   play.ok(acts.y < facts.y + 6, `the buttons are beside the first line of the facts: ${JSON.stringify([facts, acts])}`);
 }
 
-/** What a narrow window has room for is not cut: the progress of the queue, the name of a task, the holder of a request. */
+/** A narrow window does not cut text that it has room for: the progress of the queue, the name of a task, the holder of a request. */
 export async function room(play) {
   const run = await furnish(play);
   await play.cli("proc", "create", "mail", "--start", "--ready", "exec:true", "--health", "exec:false", "--health-interval", "200ms", "--health-failures", "1", "--", "sleep", "1000");
@@ -140,7 +140,7 @@ export async function marks(play) {
   }
 }
 
-/** A run that is opened while the server is away: nothing untrue is said, and it is there when the server is back. */
+/** A run that is opened while the server is away: the page says nothing untrue, and shows the run when the server is back. */
 export async function opened_away(play) {
   play.mayLoseServer = true;
   flow(play, "two", "name: two\nflow: a >> b\ntasks: {a: echo from-a, b: echo from-b}\n");

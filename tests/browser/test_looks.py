@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the page looks like: nothing is cut that has room, nothing is said in a wrong order or with a wrong word."""
+"""The looks of the page: text that has room is not cut, lines are in the right order, and words are right."""
 
 import pathlib
 import sys

@@ -16,7 +16,7 @@ from harness.harness import children_of, eq, kill_tree
 
 OTHER_BOOT = "00000000-1111-4222-8333-444444444444"
 SLEEP = ("sleep", "1000")
-LATE_MS = 150  # a start looks for 300 ms, and what it sees was written a little later than it happened
+LATE_MS = 150  # a start looks for 300 ms, and an exit is recorded a little later than it happens
 
 
 def state_of(pid):
@@ -247,8 +247,8 @@ class Processes:
                 return
 
     def end_at_once(self, *ids, by, exits=1):
-        """The result of by(), which starts processes that end at once, `exits` times. A start waits 300 ms for such an end. If the
-        machine is so busy that one of them lives longer, as its history says, the start is repeated."""
+        """Returns the result of by(), which starts processes that end at once, with `exits` exits. A start waits 300 ms for such an
+        end. If the history shows that one of them lived longer because the machine is busy, the start is repeated."""
         while True:
             began = time.time_ns() // 1000000
             result = by()
@@ -257,7 +257,7 @@ class Processes:
                 return result
 
     def until_exits(self, id, began, exits):
-        """Waits for that many exits; returns what the history has from `began` (ms) to the last of them."""
+        """Waits for that many exits; returns the history from `began` (ms) to the last of them."""
         def facts():
             found = [fact for fact in self.history(id, "started") + self.history(id, "exited") if fact["time"] >= began]
             return sum(fact["what"] == "exited" for fact in found) >= exits and sorted(found, key=lambda fact: fact["time"])

@@ -363,8 +363,8 @@ class Workspace:
         self._closers.append(function)
 
     def kill_at_close(self, pid, number=signal.SIGKILL):
-        """Signals a process that lives now when the test ends. If it has ended by then, and another one has its number, the
-        signal reaches nobody."""
+        """At the end of the test, signals a process that is alive now. If it has ended by then, nobody is signalled, even if
+        another process has its number."""
         fd = os.pidfd_open(int(pid))
 
         def send():

@@ -1,4 +1,4 @@
-"""A process that hangs while it keeps a lock of the workspace: who waits for it waits once, and is told which process it is."""
+"""A process hangs while it holds a lock of the workspace: a command waits for it once, and names it."""
 
 import fcntl
 import sys
@@ -8,7 +8,7 @@ from harness.harness import eq, main, test
 
 
 def keep(ws, name, kind=fcntl.F_WRLCK, length=1):
-    """A process that keeps a lock of an open file, as tasuki's own are, and hangs. length 0: of the whole file."""
+    """A process that hangs with a lock on an open file (length 0: on the whole file), of the same kind as tasuki's locks."""
     path, up = ws.path / ".aiflow" / name, ws.base / "kept"
     up.unlink(missing_ok=True)
     code = f"import fcntl, struct, time; f = open({str(path)!r}, 'a+'); " \
@@ -28,7 +28,7 @@ def let_go(proc):
     proc.wait()
 
 
-@test("the lock of the event trail: an acquire names the process that keeps it, although the kernel names none; a reader is in nobody's way", slow=True)
+@test("the lock of the event trail: an acquire names the process that holds it, although the kernel names none; a reader delays nobody", slow=True)
 def _(ws):
     ws.tasuki("lock", "acquire", "name", "a", "--json").expect(0)
     for length in (1, 0):

@@ -217,7 +217,7 @@ def _(ws):
     eq([line for line in described if line.startswith("queue\t")], ["queue\trun, run-next, stop, next, status, add"], "a noun")
 
 
-@test("completion of runs has what the command is for: answer those that ask, resume and cancel those that are not over; @N keeps its meaning")
+@test("completion offers the runs that fit the command: answer those that ask, resume and cancel those that are not over; @N keeps its meaning")
 def _(ws):
     (ws.path / "asks.yaml").write_text("tasks: {a: 'tasuki task ask Which?', b: 'tasuki task ask Where?'}\n")
     (ws.path / "f.yaml").write_text("tasks: {a: 'test -e good'}\n")

@@ -43,7 +43,7 @@ def snippets(path):
 
 
 def pattern_of(output):
-    """A server writes the end of its line after the line: a line that ends in … may not have it yet."""
+    """A server may write the end of a line later than the line, so a line that ends in … may be incomplete."""
     lines = ["(?s:.*)" if line == "…" else ".*".join(map(re.escape, line.split("…"))) for line in output.splitlines()]
     return "\n".join(lines).replace(".*\n", ".*\n?")
 

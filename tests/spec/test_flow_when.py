@@ -90,7 +90,7 @@ def _(ws):
     assert line.endswith(" FAILED  2 of 5 tasks, 1 skipped, 1 failed, 2 not reached"), line
 
 
-@test("what is passed over is no step: max_steps N allows N executions, also when the run is resumed")
+@test("a task that is passed over is not a step: max_steps N allows N executions, in a resumed run, too")
 def _(ws):
     limits = "limits: {max_steps: 2}\n"
     chain = "flow: a >> b >> c >> d\ntasks: {a: 'true', b: {run: 'true', when: x == 1}, c: 'test -e ok', d: {run: 'true', when: x == 1}}\n"
@@ -107,7 +107,7 @@ def _(ws):
     eq((third["reason_code"], third["counts"]["steps"]), ("MAX_STEPS_EXCEEDED", 2), "a third execution")
 
 
-@test("what is passed over is no cycle: max_cycles N allows N executions of a task that others ask for, or that a jump leaves out")
+@test("a task that is passed over is not a cycle: max_cycles N allows N executions of a task that others request, or that a jump leaves out")
 def _(ws):
     loop = f"""
 limits: {{max_cycles: 1}}

@@ -24,7 +24,7 @@ def typed(ws, command, **options):
     return ws.tasuki(*words[1:], env=with_tool(ws), **options)
 
 
-@test("an operation on several processes that all fail has no empty table, and says once what is next; sentences break at blanks")
+@test("an operation on several processes that all fail prints no empty table, and proposes the next command once; sentences break at blanks")
 def _(ws):
     refused = ws.tasuki("proc", "start", "one", "two").expect(5)
     eq((refused.out, refused.err.splitlines()), ("", ["Process 'one' not found", "Process 'two' not found", "  next      tasuki proc list"]), "the answer")
@@ -39,7 +39,7 @@ def _(ws):
     assert "  changed   its settings were changed since it was started;\n            restart it to apply them\n" in screen.text(), screen.text()
 
 
-@test("a verb without its noun and a letter that is no option: next has the right word with what was written behind it")
+@test("a verb without its noun, or a letter that is not an option: next has the right word and the rest of the line")
 def _(ws):
     eq(steps(ws.tasuki("attach", "a b").expect(2)), ["tasuki proc attach 'a b'"], "one noun has that verb")
     eq(steps(ws.tasuki("attach").expect(2)), ["tasuki proc attach --help"], "nothing was written behind it")
@@ -152,7 +152,7 @@ def _(ws):
     assert "tasuki answer [RUN] [TEXT]" in ws.tasuki("answer", "--help").expect(0).out
 
 
-@test("runs cancel without a run names the only run that is running, and changes nothing")
+@test("runs cancel without a run names the only run in progress, and changes nothing")
 def _(ws):
     (ws.path / "slow.yaml").write_text("tasks: {x: 'touch $TASUKI_RUN_ID.up; while ! test -e go; do sleep 0.01; done'}\n")
     none = ws.tasuki("runs", "cancel").expect(2)
@@ -161,7 +161,7 @@ def _(ws):
     ws.until(lambda: len(list(ws.path.glob("*.up"))) == 1, "the run")
     run = next(ws.path.glob("*.up")).stem
     one = ws.tasuki("runs", "cancel").expect(2)
-    assert f"{run} is the only run that is running" in one.err, one
+    assert f"{run} is the only run in progress" in one.err, one
     eq(steps(one), [f"tasuki runs cancel {run}"])
     eq(steps(ws.tasuki("runs", "cancel", "--now").expect(2)), [f"tasuki runs cancel {run} --now"])
     eq(steps(ws.tasuki("runs", "rm").expect(2)), ["tasuki runs list"], "runs rm")
@@ -311,7 +311,7 @@ def _(ws):
         eq(last_steps(ws.tasuki(*words).expect(code)), [right], words)
 
 
-@test("a name where the kind of a lock belongs is proposed with its kind, by the commands that take a name")
+@test("a name in the place of a lock's kind is proposed with its kind, by the commands that take a name")
 def _(ws):
     eq(ws.tasuki("lock", "acquire", "deploy", "--json").expect(2).error["next"], ["tasuki lock acquire name deploy"], "acquire")
     listing = ws.tasuki("lock", "list", "--kind", "deploy", "--json").expect(2).error["next"]

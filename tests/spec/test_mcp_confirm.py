@@ -247,7 +247,7 @@ def _(ws):
     ws.tasuki("confirm", token_of(agent)).expect(0)
 
 
-@test("an agent's shell is known as the agent's after another agent has come in another pid namespace, where the first seems to be gone")
+@test("an agent's shell keeps the agent's name after another agent has appeared in another pid namespace, which cannot see the first one")
 def _(ws):
     need_namespace(ws, "-p", "-f", "--mount-proc")
     held_lock(ws)

@@ -394,7 +394,7 @@ def _(ws):
     server.stop()
 
 
-@test("what an agent over HTTP starts is its own, however it says who it is: another one is asked before it stops it")
+@test("an agent over HTTP owns the processes that it starts, however it names itself: another agent is asked before it stops one")
 def _(ws):
     server = Server(ws)
     one, two = register(server), register(server)

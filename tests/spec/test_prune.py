@@ -152,7 +152,7 @@ def _(ws):
     eq(len(events), 2, "events")
 
 
-@test("a run that ended while the disk was full, so that only its journal says so, is removed by runs rm and by prune")
+@test("a run whose end only the journal has, because the disk was full, is removed by runs rm and by prune")
 def _(ws):
     for words in (("runs", "rm"), ALL):
         old = old_run(ws, command="false", code=7)

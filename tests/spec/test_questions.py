@@ -103,7 +103,7 @@ def _(ws):
     screen.until_text("Numbers")
     screen.type("4,red")
     screen.keys("Enter")
-    screen.until_text("one or several of its options")
+    screen.until_text("one or more of its options")
     screen.type("3, red")
     screen.keys("Enter")
     eq((screen.ended(), json.loads(until_answered(ws, run))), (0, ["blue", "red"]))

@@ -179,7 +179,7 @@ def _(ws):
     eq(call(ws, "request", "edit", "RQ-1", "--title", "x", "--expected-updated-at", now).json["title"], "x", "title")
 
 
-@test("an edit of what is no longer there is refused, however soon after the other; requests are listed in the order in which they were added")
+@test("an edit of an outdated request is refused, however soon it follows the other edit; requests are listed in the order in which they were added")
 def _(ws):
     server = Server(ws)
     names = [f"RQ-{number}" for number in range(60, 0, -1)]

@@ -25,7 +25,7 @@ def before_end(out):
     return without_spans(lines[:next(i for i, line in enumerate(lines) if line.startswith("RUN-"))])
 
 
-@test("live lines of tasks that run at a time are aligned")
+@test("live lines of tasks that run at the same time are aligned")
 def _(ws):
     wait = "touch {}; until test -e {}; do sleep 0.01; done; echo here"
     (ws.path / "f.yaml").write_text(f"tasks: {{a: '{wait.format('a', 'compile')}', compile: '{wait.format('compile', 'a')}'}}\n")

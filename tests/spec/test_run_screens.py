@@ -13,7 +13,7 @@ from prune_common import old_run
 
 AGENT = {"TASUKI_AGENT": "claude-code#2", "TASUKI_NOTE": "refactoring auth"}
 SIZES = [(cols, 24, lang) for cols in (80, 60) for lang in ("en", "ja")]
-WAITING = re.compile(r"waiting for requests.*\)$|リクエストを待っています.*\)$", re.MULTILINE)  # in place: now and then it is gone
+WAITING = re.compile(r"waiting for requests.*\)$|リクエストを待っています.*\)$", re.MULTILINE)  # the line is drawn again in place, so a read may miss it
 HIDE = ((r"/tmp/t[^\s…]*…", "PATH…"), (r"(?<=PID )\d+", "N"), (rf"(?<=ホスト ){re.escape(socket.gethostname())}", "HOST"))
 GATE = "until test -e go; do sleep 0.05; done"
 FILES = {

@@ -81,7 +81,7 @@ def _(ws):
     eq(set(states(call(ws, "runs", "show").json).values()), {"ok"}, "after the resume")
 
 
-@test("a task that was cancelled before it started was not reached, in the table as in the counts above it")
+@test("a task that was cancelled before it started is \"not reached\" in the table and in the counts above it")
 def _(ws):
     flow(ws, {"first": {"run": WAIT.format(n=1)}, "second": {"run": "true", "needs": ["first"]}})
     runner = spawn(ws, "run", "f.yaml")

@@ -33,7 +33,7 @@ for cols, rows, lang in SIZES:
         golden(ws, "status", text, cols, rows, lang)
 
 
-@test("lists and watch show what has a command of half a megabyte, cut")
+@test("lists and watch cut a command of half a megabyte")
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sleep", *["x" * 100_000] * 5).expect(0)
     ws.tasuki("queue", "add", "--", "sleep", *["日" * 33_000] * 5).expect(0)

@@ -31,7 +31,7 @@ def _(ws):
     eq(list(server.stream("/api/events").hello()), [], "events of a new stream before its end")
 
 
-@test("a trail that cannot be written is a problem once for each command, not for each of its events")
+@test("a trail that cannot be written is reported once for each command, not once for each event")
 def _(ws):
     break_trail(ws)
     for words in (["proc", "create", "web", "--", "true"], ["run", "f.yaml"], ["queue", "add", "--", "true"]):

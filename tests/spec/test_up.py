@@ -323,7 +323,7 @@ def _(ws):
 @test("keys of a process-compose file that mean nothing to tasuki are named, on the screen, with --detach and in JSON")
 def _(ws):
     write(ws, "process-compose.yaml", "processes:\n  db:\n    command: sleep 1000\n    shutdown: {signal: 2}\n    depnds_on: {}\n")
-    said = "Ignored, because tasuki reads no such key from a file of this format: db.shutdown, db.depnds_on"
+    said = "Ignored keys, which tasuki does not read from a file of this format: db.shutdown, db.depnds_on"
     detached = ws.tasuki("up", "--detach").expect(0)
     assert said in detached.out + detached.err, (detached.out, detached.err)
     eq(ws.tasuki("--json", "up", "--detach").expect(0).json["ignored"], ["db.shutdown", "db.depnds_on"], "ignored")
@@ -339,7 +339,7 @@ def _(ws):
     ws.tasuki("down").expect(0)
 
 
-@test("a file with another word for a key, a list for a map, or a list of processes is refused with the right one, and nothing else")
+@test("a file with another word for a key, a list for a map, or a list of processes is refused with the right word or form, and nothing else")
 def _(ws):
     write(ws, "tasuki.yaml", "version: 1\nprocesses:\n  db: {cmd: sleep, args: ['9'], comand: sleep}\n  web: {run: sleep, needs: {db: ready}, depends_on: [db]}\n")
     problems = ws.tasuki("--json", "up").expect(2, "INVALID_INPUT").json["error"]["context"]["problems"]

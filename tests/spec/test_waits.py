@@ -42,7 +42,7 @@ def _(ws):
     eq(ws.finish(first).err, "", "what follows the line")
 
 
-@test("a wait for the sprint says for whom and is seen by others; over MCP and HTTP it ends with an answer, and the server lives on")
+@test("a wait for the sprint names the holder, and others see the wait; over MCP and HTTP it ends with an answer, and the server stays alive")
 def _(ws):
     holder = sleeper(ws)
     words = {"session": "s-2", "epic": "e"}
@@ -60,7 +60,7 @@ def _(ws):
     eq(proc.wait(60), 6, "exit code: a dead holder's sprint needs a yes")
 
 
-@test("a sprint can be waited for on the command line, over HTTP and by agents, and in a project that is no workspace")
+@test("a sprint can be waited for on the command line, over HTTP and by agents, and in a project that is not a workspace")
 def _(ws):
     next_sprint = {"session": "s-2", "epic": "e"}
     words = [word for key, value in next_sprint.items() for word in (f"--{key}", value)]

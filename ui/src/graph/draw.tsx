@@ -80,7 +80,7 @@ function targetState(placed: Placed): TaskState {
   return placed.shown.kind === "group" && placed.shown.isRunning ? "running" : stateOf(placed);
 }
 
-/** What leads to something that runs, in this scope: the way to it. */
+/** The nodes of this scope on a path to a node that runs. */
 function leading(scope: PlacedScope): Set<Placed> {
   const before = new Map<Placed, Placed[]>();
   for (const [from, to] of scope.edges) before.set(to, [...(before.get(to) ?? []), from]);

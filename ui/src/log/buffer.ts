@@ -13,7 +13,7 @@ export interface Line {
   to?: number | undefined;
   isOpen?: boolean | undefined; // the rest of the line follows
   rule?: boolean; // a rule across: a start, an exit, a gap
-  at?: number | undefined; // of a rule: it stands before the lines that are newer
+  at?: number | undefined; // the time of a rule: it goes before the lines that are newer
   bad?: boolean;
 }
 export type NewLine = Omit<Line, "key">;

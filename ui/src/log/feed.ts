@@ -49,7 +49,7 @@ export class LogWindow {
   readonly buffer = new LogBuffer();
   isAtEnd = true; // new lines are added
   isBegun = false; // there is nothing older
-  isRead = false; // else nothing is known of it
+  isRead = false; // the log has been read at least once, or the server has refused it
   private reading: Promise<void> | null = null; // a part that is under way
   private stop = new AbortController();
   private waiting: NewLine[] = [];
@@ -84,7 +84,7 @@ export class LogWindow {
     this.attach(stop);
   }
 
-  /** Shows the end as soon as the server can be reached; a log that is not there is empty. */
+  /** Shows the end as soon as the server can be reached. A log that does not exist is shown as empty. */
   async begin(signal: AbortSignal): Promise<void> {
     while (!this.isRead) {
       await when(signal, isLive);

@@ -30,7 +30,7 @@ interface LogLine {
   missed_bytes?: number;
 }
 
-/** A start is noted a little later than its first line may be written. */
+/** The event of a start may be a little later than the first line of output. */
 const START_LATE_MS = 100;
 
 function ruleOf(event: TrailEvent): NewLine | null {
@@ -53,7 +53,7 @@ function linesOf(line: LogLine, source: string | undefined): NewLine[] {
   return [...missed, { text: line.text, time: line.time ?? undefined, stream: line.stream, source, from: line.from, to: line.to, isOpen: line.partial }];
 }
 
-/** Rules among lines, by time: a start before its lines, but behind the end of the run before it; an exit behind the lines of its time. */
+/** Puts rules among lines, by time. A start goes before its lines, but after the end of the run before it. An exit goes after the lines of the same time. */
 function merged(lines: NewLine[], events: TrailEvent[]): NewLine[] {
   const keyed: { at: number; line: NewLine }[] = [];
   let last = 0;
@@ -73,7 +73,7 @@ function place(text: string): Place {
 
 const cursor = (at: Place): string => `${at[0]}:${at[1]}`;
 
-/** New lines of these processes, from their places on, over one connection. It goes on when they run again, or have run. */
+/** Follows the new lines of these processes from their places on, over one connection. It continues when one of them has run or runs again. */
 async function follow(ids: string[], stream: Stream, places: Map<string, Place>, signal: AbortSignal, put: (lines: NewLine[]) => void): Promise<void> {
   const source = (id: string | undefined): string | undefined => (ids.length > 1 ? id : undefined);
   const isThere = (id: string): boolean => getWorld().processes.some((one) => one.id === id);
