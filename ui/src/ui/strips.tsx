@@ -82,7 +82,7 @@ function QueueStrip(): JSX.Element | null {
       )}
       {run && <Progress run={run} width={96} />}
       <span class="grow" />
-      <span class="dim by">
+      <span class="dim by" title={t("by", { who: name.label })}>
         {queue.ready > 0 && <span class="more">{t("queue.more_ready", { n: queue.ready })} · </span>}
         {t("by", { who: name.label })}
       </span>
