@@ -307,6 +307,12 @@ fail:;
     return -1;
 }
 
+bool fs_may_exist(int dir, const char *path)
+{
+    struct stat st;
+    return fs->fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
 int fs_make_dirs(int dir, const char *path)
 {
     char part[4096];

@@ -78,6 +78,10 @@ int fs_replace_file_after(int dir, const char *path, mode_t mode, const void *da
  * kernel's time stays. */
 void fs_stamp(int fd, int64_t than_ns);
 
+/* Returns false only if dir/path certainly does not exist: what cannot be examined counts as there, and the next call on it gives
+ * the reason. */
+bool fs_may_exist(int dir, const char *path);
+
 /* mkdir -p below `dir`, mode 0700; not an error if it exists. */
 int fs_make_dirs(int dir, const char *path);
 /* The same, and opens it. The last component may not be a symbolic link. */

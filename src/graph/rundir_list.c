@@ -47,7 +47,6 @@ int rundir_list(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
 
 int rundir_list_open(struct tsk_workspace *ws, json_t **ret, struct tsk_error *err)
 {
-    struct stat st;
-    bool has_marks = fs->fstatat(ws->state_dir, "runs/.open", &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
-    return list_folder(ws, has_marks ? "runs/.open" : RUNS_FOLDER, ret, err); /* without marks every run may be open */
+    /* Without marks every run may be open. */
+    return list_folder(ws, fs_may_exist(ws->state_dir, "runs/.open") ? "runs/.open" : RUNS_FOLDER, ret, err);
 }

@@ -297,11 +297,10 @@ static int add_event_id(struct op_call *call, json_t *answer, struct tsk_error *
 
 static int add_workflows(struct op_call *call, json_t *answer, struct tsk_error *err)
 {
-    struct stat st;
     json_t *list = NULL;
     struct owners owners CLEANUP(owners_close) = OWNERS_INIT;
-    bool has_any = fs->fstatat(call->ws->state_dir, "state.db", &st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (has_any && (owners_open(&owners, call->ws, err) < 0 || workflow_list(&owners, NULL, true, &list, err) < 0))
+    if (db_exists(call->ws->state_dir) &&
+        (owners_open(&owners, call->ws, err) < 0 || workflow_list(&owners, NULL, true, &list, err) < 0))
         return -1;
     size_t count = json_array_size(list);
     while (json_array_size(list) > WORKFLOWS_SHOWN)

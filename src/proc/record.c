@@ -241,14 +241,13 @@ json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
 int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
                   struct tsk_error *err)
 {
-    struct stat st;
     struct proc *list = NULL;
     size_t count = 0;
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
-    bool has_any = fs->fstatat(ws->state_dir, "processes", &st, AT_SYMLINK_NOFOLLOW) == 0;
+    bool has_any = fs_may_exist(ws->state_dir, "processes");
     if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0))
         return -1;
-    reg.home = home ? strdup(home) : NULL;
+    reg.home = has_any && home ? strdup(home) : NULL; /* only a registry that is open frees it */
     json_t *records = json_array();
     int passes = count > most ? 2 : 1; /* those that run, then the others */
     for (int pass = 0; pass < passes; pass++)

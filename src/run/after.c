@@ -172,11 +172,10 @@ int after_drop(struct tsk_workspace *ws, const struct run_lock *lock, const char
                bool *ret_existed, struct tsk_error *err)
 {
     char path[AFTER_NAME];
-    struct stat st;
     *ret_existed = false;
     if (after_path(ws, lock, path, err) < 0)
         return -1;
-    if (fs->fstatat(ws->state_dir, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (!fs_may_exist(ws->state_dir, path))
         return 0;
     int guard CLEANUP_FD = take_guard(ws, err);
     if (guard < 0)

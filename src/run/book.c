@@ -255,8 +255,7 @@ static bool is_run_known(struct book *book, const struct book_entry *old)
 /* A look for a lock that is not there must not leave its guard behind. */
 static bool has_lock_file(struct tsk_workspace *ws, const struct lock_target *target)
 {
-    struct stat st;
-    return fs->fstatat(ws->locks_dir, target->file, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+    return fs_may_exist(ws->locks_dir, target->file);
 }
 
 static void entry_look_at_lock(struct book *book, struct book_entry *entry, enum lang lang)

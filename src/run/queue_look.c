@@ -15,11 +15,10 @@
 static int look_at_queue_lock(struct tsk_workspace *ws, struct lock_target *target, struct judgement *found,
                               struct tsk_error *err)
 {
-    struct stat st;
     if (lock_target_init(target, ws, lock_kind_get(TSK_LOCK_QUEUE), NULL, NULL, err) < 0)
         return -1;
     *found = (struct judgement){.verdict = VERDICT_FREE};
-    if (fs->fstatat(ws->locks_dir, target->file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (!fs_may_exist(ws->locks_dir, target->file))
         return 0; /* nobody was ever there: the guard need not be made */
     return lock_inspect(target, found, err);
 }

@@ -77,10 +77,9 @@ int settle_run(struct tsk_workspace *ws, const char *run_id, struct tsk_error *e
 
 bool settle_is_due(struct tsk_workspace *ws, const char *run_id)
 {
-    struct stat st;
     char path[RUN_ID_MAX + 32];
     snprintf(path, sizeof path, REMOTE_MARKS "/%.63s", run_id);
-    return fs->fstatat(ws->state_dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return fs_may_exist(ws->state_dir, path);
 }
 
 /* Whether the run with that mark was executed under the lock; in doubt it was. */

@@ -76,8 +76,7 @@ int db_open(struct db *db, int state_dir, struct tsk_error *err)
 
 bool db_exists(int state_dir)
 {
-    struct stat st;
-    return fs->fstatat(state_dir, "state.db", &st, 0) == 0;
+    return fs_may_exist(state_dir, "state.db");
 }
 
 bool db_is_open(const struct db *db)

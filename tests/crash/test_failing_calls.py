@@ -76,16 +76,17 @@ def _(ws):
 @test("of what cannot be read a list shows that it is there")
 def _(ws):
     run = arrange(ws)
-    for look, key, name, id in (("runs list", "runs", "run_id", run), ("lock list", "locks", "id", "a"),
-                                ("own list", "workflows", "ulTaskId", "w"), ("proc list", "processes", "id", "p"),
-                                ("request list", "requests", "id", "RQ-1"), ("queue next", "others", "request_id", "RQ-2"),
-                                ("status", "locks", "id", "a")):
+    of_all = (("runs", "run_id", run), ("locks", "id", "a"), ("workflows", "ulTaskId", "w"), ("processes", "id", "p"))
+    for look, *things in (("runs list", of_all[0]), ("lock list", of_all[1]), ("own list", of_all[2]), ("proc list", of_all[3]),
+                          ("request list", ("requests", "id", "RQ-1")), ("queue next", ("others", "request_id", "RQ-2")),
+                          ("status", *of_all)):
         keys = set(ok(ws, *look.split()))
 
         def check(result, n):
             if result.code == 0:
                 eq(set(result.json), keys, f"call {n}: the keys")
-                assert id in [one[name] for one in result.json[key]], f"call {n}\n{result}"
+                for key, name, id in things:
+                    assert id in [one[name] for one in result.json[key]], f"call {n}: {key}\n{result}"
             else:
                 is_reported(result, n)
 
