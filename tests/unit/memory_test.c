@@ -394,14 +394,39 @@ TEST(a_request_for_an_unknown_task_fails_the_one_who_asked_and_its_writes_are_no
     open_run(&run);
     struct claim c = take(&run, "a");
     json_t *requests CLEANUP_JSON = json_pack("[{s:s, s:s}]", "do", "next", "task", "nobody");
-    struct completion completion = {.outcome = OUTCOME_OK, .requests = requests};
+    struct tsk_error reason = {0};
+    struct completion completion = {.outcome = OUTCOME_OK, .requests = requests, .reason = &reason};
     ASSERT_INT(effects_add_take(&completion.effects, EFFECT_SET, "k", json_integer(1), &run.err), 0);
     ASSERT(memory_complete(run.memory, &c, &completion));
     ASSERT_INT(completion.outcome, OUTCOME_FAILED);
+    ASSERT_INT(reason.code, TSK_INVALID_INPUT);
     expect_ended(&run, true);
     expect_value(&run, "k", "absent");
     effects_clear(&completion.effects);
     end(&run);
+}
+
+TEST(a_request_for_a_task_of_another_branch_or_with_a_name_that_cannot_be_is_invalid_input)
+{
+    static const char *const requests[][3] = {
+        {"next", "b", "next_other_branch"}, {"spawn", "../x", "id_pattern"}, {"spawn", "b", "spawn_name_taken"}};
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        struct run run;
+        begin(&run);
+        uint32_t g = group(&run, GRAPH_ROOT, "g", TSK_POLICY_STRICT);
+        task(&run, branch(&run, g), "a");
+        task(&run, branch(&run, g), "b");
+        open_run(&run);
+        struct claim c = take(&run, "a");
+        json_t *asked CLEANUP_JSON = json_pack("[{s:s, s:s}]", "do", requests[i][0], "task", requests[i][1]);
+        struct tsk_error reason = {0};
+        struct completion completion = {.outcome = OUTCOME_OK, .requests = asked, .reason = &reason};
+        ASSERT(memory_complete(run.memory, &c, &completion));
+        ASSERT_INT(completion.outcome, OUTCOME_FAILED);
+        ASSERT_INT(reason.code, TSK_INVALID_INPUT);
+        ASSERT_STR(reason.text, requests[i][2]);
+        end(&run);
+    }
 }
 
 TEST(a_stopped_run_gives_no_more_claims_and_ends_when_its_last_task_did)
