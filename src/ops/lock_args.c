@@ -154,6 +154,21 @@ int lock_refuse_own(struct lock_target *target, const struct judgement *found, s
     return -1;
 }
 
+int lock_refuse_around(struct lock_target *target, struct tsk_error *err)
+{
+    struct judgement found;
+    struct tsk_error ignored;
+    const char *around = getenv("TASUKI_LOCK");
+    if (!around || strcmp(around, target->id) != 0 || lock_inspect(target, &found, &ignored) < 0 ||
+        found.verdict != VERDICT_HELD || found.record.hold != HOLD_LIFE || !proc_is_ancestor(&found.record.holder))
+        return 0;
+    struct now now = clock_now();
+    error_set(err, TSK_LOCK_HELD, "lock_held_around_you", "id", target->id, NULL);
+    report_add_facts(target, &now, &found, err);
+    report_add_command(target, "check", "", err);
+    return -1;
+}
+
 int64_t lock_args_wait(struct op_call *call)
 {
     int64_t wait_ms = json_get_int(call->args, "wait", 0);

@@ -29,6 +29,8 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
 bool lock_args_is_own(const struct lock_request *request, const struct judgement *found);
 /* The refusal that says so; -1. Its next command neither waits for the caller itself nor forces it. */
 int lock_refuse_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err);
+/* -1, with the refusal, if the caller is executed by a `lock run` that holds this lock: waiting for it would never end. */
+int lock_refuse_around(struct lock_target *target, struct tsk_error *err);
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */
 int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err);
 

@@ -55,6 +55,8 @@ static int refuse_own(struct op_call *call, struct lock_target *target, const st
     /* A call that neither waits nor forces is refused by the acquisition itself, which knows the same (refused_by_own). */
     bool is_refused_anyway = !request->wait_ms && !json_get_bool(call->args, "force", false) &&
                              request->hold == HOLD_PROCESS && target->kind->held_code == TSK_LOCK_HELD;
+    if (call->is_cli && !json_get_bool(call->args, "force", false) && target->kind->kind == TSK_LOCK_NAME)
+        return lock_refuse_around(target, err);
     if (call->is_cli || is_refused_anyway || target->kind->is_sprint || !request->instance ||
         lock_inspect(target, &found, &ignored) < 0 || found.verdict != VERDICT_HELD ||
         strcmp(found.record.instance, request->instance) != 0 || !who_current_is(&found.record.who))
