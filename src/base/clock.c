@@ -8,11 +8,16 @@
 #include <string.h>
 #include <time.h>
 
-static int64_t read_clock(clockid_t id)
+static int64_t read_clock_ns(clockid_t id)
 {
     struct timespec ts;
     clock_gettime(id, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int64_t read_clock(clockid_t id)
+{
+    return read_clock_ns(id) / 1000000;
 }
 
 /* Fixed for a process when its program begins, read once. */
@@ -47,6 +52,26 @@ bool clock_boot_shift(int64_t *ret_ns)
     pthread_once(&boot_shift.once, boot_shift_read);
     *ret_ns = boot_shift.ns;
     return boot_shift.is_known;
+}
+
+/* A process that is preempted between its looks at the clocks looks again. */
+#define MOMENT_LOOKS   16
+#define MOMENT_NEAR_NS 20000
+#define MOMENT_STEP_NS 10000000
+
+int64_t clock_boot_moment(void)
+{
+    int64_t shift, best = INT64_MAX, moment = 0;
+    clock_boot_shift(&shift);
+    for (int i = 0; i < MOMENT_LOOKS && best > MOMENT_NEAR_NS; i++) {
+        int64_t before = read_clock_ns(CLOCK_BOOTTIME), wall = read_clock_ns(CLOCK_REALTIME);
+        int64_t took = read_clock_ns(CLOCK_BOOTTIME) - before;
+        if (took >= best)
+            continue;
+        best = took;
+        moment = wall - (before + took / 2 - shift);
+    }
+    return (moment + MOMENT_STEP_NS / 2) / MOMENT_STEP_NS * (MOMENT_STEP_NS / 1000000);
 }
 
 static struct now system_now(void)

@@ -32,6 +32,10 @@ extern const struct clock_calls *clock_source;
  * shift is unknown; a different start time then proves nothing. */
 bool clock_boot_shift(int64_t *ret_ns);
 
+/* The Unix time at which CLOCK_BOOTTIME was 0, rounded to 10 ms, the precision of start times in /proc. Unlike the difference
+ * of two looks at the clocks, it is the same each time until the wall clock is set. */
+int64_t clock_boot_moment(void);
+
 static inline struct now clock_now(void)
 {
     return clock_source->now();

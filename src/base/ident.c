@@ -211,6 +211,12 @@ int64_t proc_id_start_wall(const struct proc_id *id, const struct now *now)
     return now->wall_ms - now->boot_ms + (int64_t)(id->start_ticks * 1000 / ticks_per_second());
 }
 
+void proc_instance_id(const struct proc_id *id, char *ret, size_t size)
+{
+    int64_t started = clock_boot_moment() + (int64_t)(id->start_ticks * 1000 / ticks_per_second());
+    snprintf(ret, size, "%.200s-%d-%lld", host_name(), (int)id->pid, (long long)started);
+}
+
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms)
 {
     struct proc_stat stat;

@@ -48,6 +48,8 @@ int proc_id_signal(const struct proc_id *id, int number);
 int64_t proc_id_start_wall(const struct proc_id *id, const struct now *now);
 /* The same of a pid; -1 with ESRCH. */
 int proc_start_wall(pid_t pid, const struct now *now, int64_t *ret_wall_ms);
+/* The id of a process as an instance: HOST-PID-MS, with its start time. The same for every program that makes it. */
+void proc_instance_id(const struct proc_id *id, char *ret, size_t size);
 /* Clock ticks per second, the unit of start_ticks. */
 uint64_t ticks_per_second(void);
 /* Parent and short name ("comm"); -1 with ESRCH. */

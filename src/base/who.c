@@ -163,15 +163,12 @@ static void find_label(struct who *who, bool has_program)
 static void find_instance(struct who *who, const struct proc_id *process)
 {
     const char *named = is_command ? getenv("TASUKI_INSTANCE_ID") : NULL;
-    struct now now = clock_now();
-    int64_t started = now.wall_ms - now.boot_ms + (int64_t)(process->start_ticks * 1000 / ticks_per_second());
     who->pid = process->pid;
     if (named && *named) {
         who_copy(who->instance, sizeof who->instance, named);
         who->pid = instance_pid(named);
     } else if (process->pid) {
-        snprintf(who->instance, sizeof who->instance, "%.200s-%d-%lld", host_name(), (int)process->pid,
-                 (long long)started);
+        proc_instance_id(process, who->instance, sizeof who->instance);
     }
 }
 

@@ -87,12 +87,12 @@ void cli_put_lock(struct buf *b, const struct cli_options *options, FILE *out, c
     const json_t *alive = json_object_get(holder, "alive");
     const char *how = json_get_string(holder, "how", NULL);
     buf_reset(&line);
-    /* A zombie is not held, whatever is known of its holder. */
-    bool is_zombie = json_text_is(lock, "state", "zombie");
+    /* What may be taken is not held, whatever is known of its holder. */
+    bool is_left = json_text_is(lock, "state", "zombie") || json_text_is(lock, "state", "stale");
     text_put(&line, options->lang,
              json_is_true(alive)    ? "alive_yes"
              : json_is_false(alive) ? "alive_no"
-             : is_zombie            ? "alive_untold"
+             : is_left              ? "alive_untold"
                                     : "alive_unknown",
              "how", how ? cli_word(options, "how_", how) : "?", NULL);
     cli_put_said(b, options, out, "label_alive", buf_str(&line));
@@ -230,6 +230,9 @@ PRINTER(sprint, "sprint.acquire", "sprint.release", "sprint.check")
             cli_put_said(&b, options, out, "label_warning", json_string_value(text));
     if (call->verdict == TSK_SPRINT_BLOCKED || call->verdict == TSK_ZOMBIE_DETECTED ||
         call->verdict == TSK_NEEDS_CONFIRMATION) {
+        const char *said = json_get_string(call->aside, "said", NULL);
+        if (said)
+            cli_put_said(&b, options, out, "label_warning", said);
         cli_put_lock(&b, options, out, call->aside);
         cli_put_next(&b, options, out, json_object_get(call->aside, "next"));
     }

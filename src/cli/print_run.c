@@ -341,6 +341,18 @@ static const char *task_state(const json_t *task)
     return strcmp(state, "stopped") == 0 && !has_started ? "blocked" : state;
 }
 
+/* Of a large run, the stage has only the tasks that did not end well. */
+static void put_left_out(const struct cli_options *options, const json_t *stage)
+{
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    int64_t left_out = json_get_int(stage, "tasks_left_out", 0);
+    if (left_out <= 0)
+        return;
+    text_put(&b, options->lang, "tasks_left_out", "count", DIGITS(left_out), "run",
+             json_get_string(stage, "run_id", ""), NULL);
+    printf("\n%s\n", buf_str(&b));
+}
+
 PRINTER(stage, "runs.show")
 {
     struct buf by CLEANUP(buf_clear) = BUF_INIT;
@@ -354,8 +366,10 @@ PRINTER(stage, "runs.show")
     cli_put_starter(&by, options, stdout, result);
     put_follower(&by, options, json_object_get(result, "pending"));
     fputs(buf_str(&by), stdout);
-    if (json_array_size(json_object_get(result, "tasks")) == 0)
+    if (json_array_size(json_object_get(result, "tasks")) == 0) {
+        put_left_out(options, result);
         return;
+    }
     printf("\n");
     cli_table_add_heads(&table, options, heads);
     json_each (json_object_get(result, "tasks"), i, task) {
@@ -374,6 +388,7 @@ PRINTER(stage, "runs.show")
             cli_table_add_commit(&table, task);
     }
     cli_table_print(&table, options, stdout);
+    put_left_out(options, result);
 }
 
 /* Each line as a terminal shows it in the end. */

@@ -79,6 +79,7 @@ static size_t parallel_within_limit(struct runner *runner, size_t wanted)
     error_add_int(&err, "wanted", (int64_t)wanted);
     error_add_int(&err, "parallel", (int64_t)most);
     error_add_int(&err, "limit", (int64_t)limit.rlim_cur);
+    error_add_next(&err, "ulimit -n %zu", wanted * each + used);
     log_problem(&err);
     runner->parallel_wanted = wanted;
     return most;

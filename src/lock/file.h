@@ -57,6 +57,8 @@ void lock_file_sweep(const struct lock_target *target);
 enum sprint_tmp { SPRINT_TMP_READY, SPRINT_TMP_BUSY, SPRINT_TMP_FAILED };
 enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct now *now, struct judgement *judgement,
                                 struct tsk_error *err);
+/* For a look: a lock that is free is held when another tool is between its two steps. */
+void sprint_tmp_meet(const struct lock_target *target, const struct now *now, struct judgement *judgement);
 /* Before a sprint lock is judged with byte 0 of its guard held: removes our directory from the path of the lock. Another tool that
  * renames its temporary file over the lock moves it there. */
 void sprint_path_clear(const struct lock_target *target);

@@ -278,6 +278,8 @@ static void add_sprint_commands(const struct lock_target *target, const struct j
     if (found->verdict != VERDICT_ZOMBIE)
         report_add_command(target, "acquire", " --wait 30m", err);
     report_add_command(target, "check", "", err);
+    if (!found->st.st_ino) /* another tool is writing: there is no holder yet that could be forced */
+        return;
     /* One that is only old is a zombie, which force would take without a question. */
     report_add_command(target, "acquire", found->verdict == VERDICT_ZOMBIE ? "" : " --force", err);
 }

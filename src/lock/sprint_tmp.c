@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 static void tmp_name(const struct lock_target *target, char name[LOCK_FILE_NAME_MAX + 8])
 {
@@ -31,6 +30,23 @@ static void report_removed(const struct lock_target *target, const struct now *n
         log_problem(&problem);
 }
 
+static bool tmp_is_young(const struct now *now, const struct stat *st)
+{
+    int64_t age = now->wall_ms - (int64_t)st->st_mtim.tv_sec * 1000 - st->st_mtim.tv_nsec / 1000000;
+    return age < BEING_WRITTEN_MS && age > -BEING_WRITTEN_MS;
+}
+
+static void tmp_judge_busy(struct judgement *judgement)
+{
+    *judgement = (struct judgement){.verdict = VERDICT_HELD,
+                                    .alive = LIVE_UNKNOWN,
+                                    .age_ms = -1,
+                                    .expires_in_ms = INT64_MAX,
+                                    .recheck_ms = 1000,
+                                    .record = {.created_ms = -1, .expires_ms = -1}};
+    judgement->how = "another tool is writing its temporary file";
+}
+
 /* Returns 1 if the file is gone or a directory, 0 if another tool is writing it, -1 on error. */
 static int remove_old_file(const struct lock_target *target, const struct now *now, const char *name, struct stat *st)
 {
@@ -38,8 +54,7 @@ static int remove_old_file(const struct lock_target *target, const struct now *n
         return errno == ENOENT ? 1 : -1;
     if (S_ISDIR(st->st_mode))
         return 1;
-    int64_t age = now->wall_ms - (int64_t)st->st_mtim.tv_sec * 1000 - st->st_mtim.tv_nsec / 1000000;
-    if (age < BEING_WRITTEN_MS && age > -BEING_WRITTEN_MS)
+    if (tmp_is_young(now, st))
         return 0;
     if (fs->unlinkat(target->dir, name, 0) < 0 && errno != ENOENT)
         return -1;
@@ -65,18 +80,21 @@ enum sprint_tmp sprint_tmp_take(const struct lock_target *target, const struct n
             return SPRINT_TMP_READY;
         if (gone)
             continue;
-        memset(judgement, 0, sizeof *judgement);
-        judgement->verdict = VERDICT_HELD;
-        judgement->alive = LIVE_UNKNOWN;
-        judgement->how = "another tool is writing its temporary file";
-        judgement->age_ms = -1;
-        judgement->expires_in_ms = INT64_MAX;
-        judgement->recheck_ms = 1000;
-        judgement->record.created_ms = judgement->record.expires_ms = -1;
+        tmp_judge_busy(judgement);
         return SPRINT_TMP_BUSY;
     }
     error_errno(err, "create", name);
     return SPRINT_TMP_FAILED;
+}
+
+void sprint_tmp_meet(const struct lock_target *target, const struct now *now, struct judgement *judgement)
+{
+    char name[LOCK_FILE_NAME_MAX + 8];
+    struct stat st;
+    tmp_name(target, name);
+    if (judgement->verdict == VERDICT_FREE && fs->fstatat(target->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISDIR(st.st_mode) && tmp_is_young(now, &st))
+        tmp_judge_busy(judgement);
 }
 
 void sprint_path_clear(const struct lock_target *target)

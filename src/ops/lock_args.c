@@ -130,6 +130,45 @@ int lock_args_holder(struct op_call *call, struct lock_request *request, struct 
     return error_add_next(err, "tasuki %s … --pid PID", OP_WORDS(call->op));
 }
 
+bool lock_args_is_own(const struct lock_request *request, const struct judgement *found)
+{
+    const struct proc_id *holder = &found->record.holder;
+    bool is_process = found->record.hold == HOLD_PROCESS || found->record.hold == HOLD_GUESS;
+    bool is_own = request->instance ? strcmp(found->record.instance, request->instance) == 0
+                                    : is_process && holder->pid == request->holder.pid &&
+                                          holder->start_ticks == request->holder.start_ticks &&
+                                          holder->pid_ns == request->holder.pid_ns;
+    return is_own && found->verdict == VERDICT_HELD && request->hold != HOLD_LEASE && request->holder.pid &&
+           who_current_is(&found->record.who);
+}
+
+int lock_refuse_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err)
+{
+    char words[LOCK_WORDS_MAX];
+    struct now now = clock_now();
+    lock_target_words(target, words, sizeof words);
+    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since",
+              TIME_LOCAL(found->record.created_ms), "fence", DIGITS(found->record.fence), NULL);
+    report_add_facts(target, &now, found, err);
+    report_add_command(target, target->kind->is_sprint ? "check" : "release", "", err);
+    return -1;
+}
+
+int lock_refuse_around(struct lock_target *target, struct tsk_error *err)
+{
+    struct judgement found;
+    struct tsk_error ignored;
+    const char *around = getenv("TASUKI_LOCK");
+    if (!around || strcmp(around, target->id) != 0 || lock_inspect(target, &found, &ignored) < 0 ||
+        found.verdict != VERDICT_HELD || found.record.hold != HOLD_LIFE || !proc_is_ancestor(&found.record.holder))
+        return 0;
+    struct now now = clock_now();
+    error_set(err, TSK_LOCK_HELD, "lock_held_around_you", "id", target->id, NULL);
+    report_add_facts(target, &now, &found, err);
+    report_add_command(target, "check", "", err);
+    return -1;
+}
+
 int64_t lock_args_wait(struct op_call *call)
 {
     int64_t wait_ms = json_get_int(call->args, "wait", 0);

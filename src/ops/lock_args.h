@@ -25,6 +25,12 @@ int lock_args_named(struct op_call *call, const char *name, struct lock_target *
 /* The holder of a lock that outlives the command: --pid, else the caller's registered instance (that of a client of the server by
  * its lease), else the guessed ancestor, which a client of the server does not have: INVALID_INPUT "instance_needed". */
 int lock_args_holder(struct op_call *call, struct lock_request *request, struct tsk_error *err);
+/* Whether the living holder that was met is the one that the request names. */
+bool lock_args_is_own(const struct lock_request *request, const struct judgement *found);
+/* The refusal that says so; -1. Its next command neither waits for the caller itself nor forces it. */
+int lock_refuse_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err);
+/* -1, with the refusal, if the caller is executed by a `lock run` that holds this lock: waiting for it would never end. */
+int lock_refuse_around(struct lock_target *target, struct tsk_error *err);
 /* `--instance`, else TASUKI_INSTANCE_ID, else NULL. */
 int lock_args_instance(struct op_call *call, const char **ret, struct tsk_error *err);
 

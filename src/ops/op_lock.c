@@ -45,19 +45,6 @@ static json_t *acquired_json(struct lock_target *target, const struct lock_outco
     return json;
 }
 
-static int say_own(struct lock_target *target, const struct judgement *found, struct tsk_error *err)
-{
-    char words[LOCK_WORDS_MAX], fence[24];
-    struct now now = clock_now();
-    lock_target_words(target, words, sizeof words);
-    snprintf(fence, sizeof fence, "%llu", (unsigned long long)found->record.fence);
-    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since",
-              TIME_LOCAL(found->record.created_ms), "fence", fence, NULL);
-    report_add_facts(target, &now, found, err);
-    report_add_command(target, "release", "", err);
-    return -1;
-}
-
 /* An agent that has forgotten that it holds the lock must neither wait for itself nor take it from itself. It is a refusal all
  * the same: several helpers of one agent share its instance. */
 static int refuse_own(struct op_call *call, struct lock_target *target, const struct lock_request *request,
@@ -68,28 +55,23 @@ static int refuse_own(struct op_call *call, struct lock_target *target, const st
     /* A call that neither waits nor forces is refused by the acquisition itself, which knows the same (refused_by_own). */
     bool is_refused_anyway = !request->wait_ms && !json_get_bool(call->args, "force", false) &&
                              request->hold == HOLD_PROCESS && target->kind->held_code == TSK_LOCK_HELD;
+    if (call->is_cli && !json_get_bool(call->args, "force", false) && target->kind->kind == TSK_LOCK_NAME)
+        return lock_refuse_around(target, err);
     if (call->is_cli || is_refused_anyway || target->kind->is_sprint || !request->instance ||
         lock_inspect(target, &found, &ignored) < 0 || found.verdict != VERDICT_HELD ||
         strcmp(found.record.instance, request->instance) != 0 || !who_current_is(&found.record.who))
         return 0;
-    return say_own(target, &found, err);
+    return lock_refuse_own(target, &found, err);
 }
 
 /* A command may wait for another part of its shell. When it is refused, it learns that the holder is that shell. The refusals for
  * requests and the queue keep their fixed words. */
-static int refused_by_own(struct lock_target *target, const struct lock_request *request,
-                          const struct lock_outcome *outcome, struct tsk_error *err)
+static void refused_by_own(struct lock_target *target, const struct lock_request *request,
+                           const struct lock_outcome *outcome, struct tsk_error *err)
 {
-    const struct judgement *found = &outcome->before;
-    const struct proc_id *holder = &found->record.holder;
-    bool is_process = found->record.hold == HOLD_PROCESS || found->record.hold == HOLD_GUESS;
-    bool is_own = (request->instance && strcmp(found->record.instance, request->instance) == 0) ||
-                  (!request->instance && is_process && holder->pid == request->holder.pid &&
-                   holder->start_ticks == request->holder.start_ticks && holder->pid_ns == request->holder.pid_ns);
-    if (err->code != TSK_LOCK_HELD || found->verdict != VERDICT_HELD || target->kind->is_sprint || !is_own ||
-        !who_current_is(&found->record.who))
-        return -1;
-    return say_own(target, found, err);
+    bool has_fixed_words = err->code != TSK_LOCK_HELD && err->code != TSK_SPRINT_BLOCKED;
+    if (!has_fixed_words && lock_args_is_own(request, &outcome->before))
+        lock_refuse_own(target, &outcome->before, err);
 }
 
 static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err)
@@ -110,7 +92,7 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
         error_set(err, TSK_INVALID_INPUT, "epic_only_for_sprint", "param", "epic", NULL);
     else if (lock_args_holder(call, &request, err) == 0 && refuse_own(call, &target, &request, err) == 0)
         result = lock_acquire_confirmed(call, &target, &request, &outcome, err);
-    if (result < 0 && request.hold != HOLD_LEASE && request.holder.pid)
+    if (result < 0)
         refused_by_own(&target, &request, &outcome, err);
     if (result == 0)
         *ret = acquired_json(&target, &outcome, request.kill);

@@ -138,29 +138,40 @@ static int lock_run_refused(struct op_call *call, struct tsk_error *err)
 }
 
 /* The lock is this process's, but the place in line is that of the program that calls, which may call again. */
-static int lock_run_acquire(struct op_call *call, struct tsk_lock **ret, struct tsk_error *err)
+static int lock_run_wait(struct op_call *call, struct lock_target *target, struct tsk_lock **ret, struct tsk_error *err)
 {
-    struct lock_target target;
-    struct proc_id above;
     char caller[64];
     const char *instance = getenv("TASUKI_INSTANCE_ID");
+    struct lock_request above = {.hold = HOLD_GUESS, .instance = text_or_null(instance)};
     struct lock_request request = {.hold = HOLD_LIFE,
                                    .wait_ms = lock_args_wait(call),
                                    .ttl_ms = json_get_int(call->args, "ttl", 0),
                                    .session_id = json_get_string(call->args, "session", NULL)};
-    if (instance && *instance) {
-        request.caller = instance;
-    } else if (proc_guess_holder(&above) == 0) {
-        snprintf(caller, sizeof caller, "%d.%llu", (int)above.pid, (unsigned long long)above.start_ticks);
+    struct lock_outcome outcome = {0};
+    bool has_above = proc_guess_holder(&above.holder) == 0;
+    request.caller = above.instance;
+    if (!above.instance && has_above) {
+        snprintf(caller, sizeof caller, "%d.%llu", (int)above.holder.pid, (unsigned long long)above.holder.start_ticks);
         request.caller = caller;
     }
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
+    if (request.wait_ms)
+        op_wait_begin(&waiting, call, call->ws, target->kind->name, target->id);
+    if (lock_acquire(target, &request, ret, &outcome, err) == 0)
+        return 0;
+    if (err->code == TSK_LOCK_HELD && has_above && outcome.before.record.hold != HOLD_LIFE &&
+        lock_args_is_own(&above, &outcome.before))
+        return lock_refuse_own(target, &outcome.before, err);
+    return lock_run_refused(call, err);
+}
+
+static int lock_run_acquire(struct op_call *call, struct tsk_lock **ret, struct tsk_error *err)
+{
+    struct lock_target target;
     const char *name = json_get_string(call->args, "name", "");
     if (lock_target_init(&target, call->ws, lock_kind_get(TSK_LOCK_NAME), name, NULL, err) < 0)
         return -1;
-    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
-    if (request.wait_ms)
-        op_wait_begin(&waiting, call, call->ws, target.kind->name, target.id);
-    int result = lock_acquire(&target, &request, ret, NULL, err);
+    int result = lock_refuse_around(&target, err) < 0 ? -1 : lock_run_wait(call, &target, ret, err);
     lock_target_clear(&target);
     return result;
 }
@@ -172,7 +183,7 @@ static int run_lock_run(struct op_call *call, json_t **ret, struct tsk_error *er
     if (json_array_size(json_object_get(call->args, "command")) == 0)
         return error_set(err, TSK_INVALID_INPUT, "command_missing", NULL);
     if (lock_run_acquire(call, &lock, err) < 0)
-        return lock_run_refused(call, err);
+        return -1;
     int result = run_command(call, lock, err);
     if (tsk_lock_release(lock, &release_error) < 0)
         log_problem(&release_error);

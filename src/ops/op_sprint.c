@@ -1,6 +1,7 @@
 /* op_sprint.c - the sprint interface: three modes with one return value, also for a refusal; the verdict decides the exit code.
  * The object and its messages are those of the tools that use `.sprint-running`, word for word (docs/origins.md). */
 #include "base/fs.h"
+#include "lock/file.h"
 #include "lock/report.h"
 #include "ops/lock_args.h"
 #include "ops/ops.h"
@@ -59,7 +60,7 @@ static json_t *sprint_answer(struct op_call *call, const char *status, const cha
                              const char *message, enum tsk_code verdict)
 {
     json_t *errors = json_array();
-    if (found && found->verdict != VERDICT_FREE && !found->is_parsed)
+    if (found && found->verdict != VERDICT_FREE && !found->is_parsed && found->st.st_ino)
         json_array_append_new(errors, json_string("Lock file exists but has invalid format"));
     struct judgement none = {.verdict = VERDICT_FREE};
     call->verdict = verdict;
@@ -240,6 +241,17 @@ static json_t *acquire_refused(struct op_call *call, const struct lock_outcome *
     return err->code == TSK_NEEDS_CONFIRMATION ? needs_yes(call, result, err) : result;
 }
 
+/* The object has no key for it: the sentence for people stands beside it. */
+static void say_own(struct op_call *call, struct sprint *sprint, const struct judgement *found)
+{
+    struct tsk_error own = {0};
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    lock_refuse_own(&sprint->target, found, &own);
+    text_put_error(&text, call->lang, &own);
+    set_aside(call, &sprint->target, found, &own);
+    json_set_text(call->aside, "said", buf_str(&text));
+}
+
 /* So that it is found when the client ends. */
 static int note_sprint(const struct op_call *call, const struct sprint *sprint, const struct lock_request *request,
                        struct tsk_error *err)
@@ -280,6 +292,8 @@ static int run_acquire(struct op_call *call, json_t **ret, struct tsk_error *err
     } else {
         *ret = acquire_refused(call, &outcome, err);
         set_aside(call, &sprint.target, &outcome.before, err);
+        if (err->code == TSK_SPRINT_BLOCKED && lock_args_is_own(&request, &outcome.before))
+            say_own(call, &sprint, &outcome.before);
     }
     sprint_end(&sprint);
     return 0;
@@ -408,6 +422,7 @@ static int run_check(struct op_call *call, json_t **ret, struct tsk_error *err)
     }
     struct tsk_error hints = {0};
     struct now now = clock_now();
+    sprint_tmp_meet(&sprint.target, &now, &found);
     report_add_holder(&sprint.target, &now, &found, &hints);
     set_aside(call, &sprint.target, &found, &hints);
     if (found.verdict == VERDICT_FREE) {

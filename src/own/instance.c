@@ -201,9 +201,8 @@ static int find_named(struct db *db, const char *id, struct instance *ret, struc
 
 int instance_of_process(struct db *db, const struct proc_id *process, struct instance *ret, struct tsk_error *err)
 {
-    struct now now = clock_now();
+    struct proc_id seen;
     struct row row;
-    int64_t started;
     *ret = (struct instance){.process = *process};
     int found = db ? find_process(db, process, &row, err) : 0;
     if (found < 0)
@@ -212,10 +211,10 @@ int instance_of_process(struct db *db, const struct proc_id *process, struct ins
         snprintf(ret->id, sizeof ret->id, "%s", row.id);
         return 0;
     }
-    if (proc_start_wall(process->pid, &now, &started) < 0)
+    if (proc_id_of(process->pid, &seen) < 0)
         return error_errno(err, "examine", "process");
     ret->is_new = true;
-    snprintf(ret->id, sizeof ret->id, "%.200s-%d-%lld", host_name(), (int)process->pid, (long long)started);
+    proc_instance_id(&seen, ret->id, sizeof ret->id);
     return 0;
 }
 

@@ -95,13 +95,22 @@ int64_t condition_give_up(const struct proc *p)
 
 /* ---- waiting for one ----------------------------------------------------------------------------------------------- */
 
+/* It was ready before it ended. Without a probe, running is ready (D1); one that failed by itself is said to have failed. */
+static bool has_been_ready(const struct proc *p, enum why why)
+{
+    bool has_ended = why == WHY_ENDED || why == WHY_STOPPED || why == WHY_UNREADY;
+    return has_ended && (has_ready(p) ? probe_was_ready(p, NULL) : why == WHY_STOPPED);
+}
+
 static int wait_failed(const struct proc *p, const struct reason *why, struct tsk_error *err)
 {
     static const char *const texts[WHY_COUNT] = {[WHY_ENDED] = "ready_ended",
                                                  [WHY_STOPPED] = "ready_stopped",
                                                  [WHY_UNREADY] = "ready_never",
                                                  [WHY_NOT_READY] = "ready_timed_out"};
-    error_set(err, TSK_PROCESS_START_FAILED, texts[why->why], "id", p->id, "why", why->words, "span", why->span, NULL);
+    const char *state = why->why == WHY_ENDED ? why->words : proc_state_names[p->view.state];
+    error_set(err, TSK_PROCESS_START_FAILED, has_been_ready(p, why->why) ? "ready_past" : texts[why->why], "id", p->id,
+              "why", why->words, "span", why->span, "state", state, NULL);
     error_add_next(err, "tasuki proc logs %s", p->id);
     return error_add_next(err, "tasuki proc status %s", p->id);
 }

@@ -172,6 +172,8 @@ def _(ws):
     eq(refused["error"]["category"], "OWNERSHIP", "category")
     assert refused["error"]["message"].startswith(f"UL workflow {WORKFLOW} is owned by another instance ({id})."), refused
     eq(refused["error"]["next"], [f"ps -p {owner.proc.pid}", f"tasuki own claim {WORKFLOW} --wait 10m", f"tasuki own force-claim {WORKFLOW}"], "next")
+    words = [next(w for w in ("ps -p", "Wait", "force-claim") if w in action) for action in refused["error"]["actions"]]
+    eq(words, ["ps -p", "Wait", "force-claim"], "actions: look, wait, force")
 
 
 @test("over MCP the refusal begins with the seed's words in every language, and has the same details")

@@ -232,6 +232,16 @@ def _(ws):
         ws.tasuki("lock", "release", "request", "RQ-1").expect(0)
 
 
+@test("what may be taken at once is not said to count as alive")
+def _(ws):
+    make_old(ws.write_lock("request", "RQ-1", "{"))
+    foreign_lock(ws, "request", "RQ-2", None, created=-4000, expires=-2000)
+    for id in ("RQ-1", "RQ-2"):
+        result = ws.tasuki("lock", "check", "request", id).expect(6)
+        text = result.out + result.err
+        assert "stale" in text and "unknown" in text and "counts as alive" not in text, text
+
+
 @test("our own lock is taken over as soon as its holder is dead, long before its expiry")
 def _(ws):
     holder = sleeper(ws)

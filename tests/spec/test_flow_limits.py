@@ -23,6 +23,16 @@ def _(ws):
     eq((started["parallel"], started["parallel_wanted"]), (int(found[1]), 150), "what the event says")
 
 
+@test("fewer tasks at a time because of descriptors: the command below it is the limit that is enough")
+def _(ws):
+    write_flow(ws, "tasks:\n" + "".join(f"  t{i}: 'echo x'\n" for i in range(20)))
+    begin = lambda limit: ws.run(["sh", "-c", f"ulimit -S -n {limit}; exec {ws.binary} run flow.yaml -j 150"]).expect(0).err
+    said = begin(100)
+    limit = re.search(r"next +ulimit -n (\d+)\n", said)
+    assert limit and "the path that the message names" not in said, said
+    assert "at a time" not in begin(limit[1]), limit[1]
+
+
 @test("a parallelism that fits is left alone, and nothing is said")
 def _(ws):
     write_flow(ws, "tasks: {a: 'true', b: 'true'}\n")

@@ -312,6 +312,29 @@ def _(ws):
     eq(result.code, 4, "exit code")
 
 
+@test("a wait for a lock that the surrounding lock run holds ends at once, in words; a lock of that name elsewhere is another one")
+def _(ws):
+    for inner in ("lock run a --wait 1h -- true", "lock acquire name a --wait 1h"):
+        result = ws.tasuki("lock", "run", "a", "--", "sh", "-c", f"exec {ws.binary} {inner}").expect(4)
+        assert "holds the lock a already" in result.err and "--wait" not in result.err + result.out, result
+        assert "--force" not in result.err, result
+    (ws.path / "other").mkdir()
+    script = f"{ws.binary} --root other init >&2 && exec {ws.binary} --root other lock run a -- echo taken"
+    eq(ws.tasuki("lock", "run", "a", "--", "sh", "-c", script).expect(0).out, "taken\n", "in another workspace")
+
+
+@test("a lock run by the program that holds the lock: the refusal says so, and proposes no wait for itself")
+def _(ws):
+    ws.tasuki(*ACQUIRE).expect(0)
+    for wait in ((), ("--wait", "300ms")):
+        error = ws.tasuki("lock", "run", "a", *wait, "--", "true").expect(4).err
+        assert "You hold name a already" in error and "--wait" not in error and "--force" not in error, error
+    ws.tasuki("lock", "release", "name", "a").expect(0)
+    ws.tasuki(*ACQUIRE, "--pid", sleeper(ws).pid).expect(0)
+    error = ws.tasuki("lock", "run", "a", "--", "true").expect(4).err
+    assert "You hold" not in error and "--wait" in error, error
+
+
 @test("ten locks at once are independent")
 def _(ws):
     procs = [run_held(ws, f"n{i}", "while ! test -e go; do sleep 0.02; done") for i in range(10)]

@@ -349,6 +349,24 @@ def _(ws):
     eq(error["message"], "Failed to start process 'web': it was stopped before it was ready", "message")
 
 
+@test("a process that was ready and runs no more: a wait does not say that it ended before it was ready")
+def _(ws):
+    p = Processes(ws)
+    shell(p, "web", when_go("exit 3"), "--ready", "exec:true")
+    p.start("web")
+    ws.finish(wait_ready(p, "web")).expect(0)
+    go(ws)
+    p.until_state("web", "Failed")
+    p.run("db", ("sleep", "1000"), "--ready", "exec:true")
+    ws.finish(wait_ready(p, "db")).expect(0)
+    p.run("plain", ("sleep", "1000"))
+    for id in ("db", "plain"):
+        p.stop(id)
+    for id, state in (("web", "Process exited with code 3"), ("db", "Stopped"), ("plain", "Stopped")):
+        error = check_error(ws.finish(wait_ready(p, id)), 7, "ProcessStartFailed")
+        eq(error["message"], f"Process '{id}' was ready, but does not run any more: {state}", "message")
+
+
 @test("a process that has ended with 0 is not ready, and never will be")
 def _(ws):
     p = Processes(ws)

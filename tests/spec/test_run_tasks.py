@@ -18,6 +18,8 @@ def _(ws):
     run = ws.tasuki("--json", "runs", "list").expect(0).json["runs"][0]["run_id"]
     stage = ws.tasuki("--json", "runs", "show", run).expect(0).json
     eq((len(stage["tasks"]), stage["tasks_left_out"]), (0, 1100), "the stage")
+    shown = ws.tasuki("runs", "show", run).expect(0).out
+    assert f"1100 tasks that ended well are not listed here: tasuki runs tasks {run}" in shown, shown
     seen, cursor = [], None
     while True:
         page = ws.tasuki("--json", "runs", "tasks", run, "-n", "500", *(["--cursor", cursor] if cursor else [])).expect(0).json
@@ -40,6 +42,7 @@ def _(ws):
     ws.tasuki("run", "f.yaml", "--quiet", env=with_tool(ws)).expect(7)
     run = ws.tasuki("--json", "runs", "list").expect(0).json["runs"][0]["run_id"]
     assert "tasks_left_out" not in ws.tasuki("--json", "runs", "show", run).json
+    assert "not listed" not in ws.tasuki("runs", "show", run).out
     found = {one["task"]: one for one in ws.tasuki("--json", "runs", "tasks", run).expect(0).json["tasks"]}
     eq((found["a"]["state"], found["a"]["attempt"], found["b"]["state"], found["b"]["exit_code"]), ("ok", 2, "failed", 3), "the tasks")
     eq([one["task"] for one in ws.tasuki("--json", "runs", "tasks", run, "--state", "failed").json["tasks"]], ["b"], "the failed one")

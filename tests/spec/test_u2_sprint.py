@@ -501,6 +501,17 @@ def _(ws):
     check_u2(ws.tasuki(*CHECK), "clean", 0, "check")
 
 
+@test("who asks again for the sprint that it holds is told so, and is not told to wait for itself")
+def _(ws):
+    ws.tasuki(*ACQUIRE).expect(0)
+    eq(check_u2(ws.tasuki(*ACQUIRE), "blocked", 4, "acquire")["errors"], [], "errors")
+    for args in (ACQUIRE[:-1], (*ACQUIRE[:-1], "--wait", "1s"), ("lock", "acquire", "sprint", *ACQUIRE[2:-1])):
+        text = ws.tasuki(*args).expect(4).err
+        assert "You hold sprint already" in text and "--wait" not in text and "--force" not in text, text
+    text = ws.tasuki(*ACQUIRE[:-1], "--pid", sleeper(ws).pid).expect(4).err
+    assert "You hold" not in text and "--wait" in text, text
+
+
 # -- .sprint-running.tmp ------------------------------------------------------------------------------------
 
 @test("while the lock is held .sprint-running.tmp is a directory; release removes it")
@@ -523,6 +534,16 @@ def _(ws):
     tmp.write_text("pid: 1\n")
     check_u2(ws.tasuki(*ACQUIRE), "blocked", 4, "acquire")
     assert tmp.is_file() and not ws.lock_path("sprint").exists()
+
+
+@test("a sprint that another tool is about to take: check says so, and nothing names a lock file or a force")
+def _(ws):
+    (ws.path / ".sprint-running.tmp").write_text("pid: 1\n")
+    for args, mode in ((CHECK, "check"), (ACQUIRE, "acquire")):
+        value = check_u2(ws.tasuki(*args), "blocked", 4, mode)
+        eq(value["errors"], [], "errors")
+        text = ws.tasuki(*args[:-1]).expect(4).err
+        assert "another tool is writing" in text and "--wait" in text and "--force" not in text, text
 
 
 @test("a regular .sprint-running.tmp older than 10 s is removed, with an event")

@@ -140,6 +140,16 @@ def _(ws):
     assert 'label: "bob"' in lines, lines
 
 
+@test("a program has one instance, whatever command it calls and whenever")
+def _(ws):
+    for i in range(20):
+        ws.tasuki("lock", "acquire", "name", f"a{i}").expect(0)
+    owner = ws.tasuki("own", "claim", "w", "--json").expect(0).json["ownerInstanceId"]
+    locks = ws.tasuki("lock", "list", "--json").expect(0).json["locks"]
+    seen = {lock["holder"]["instance"] for lock in locks} | {e["actor"]["instance"] for e in ws.events() if "lock" in e["type"]}
+    eq(seen, {owner}, "the instances of one program")
+
+
 @test("every event has an actor")
 def _(ws):
     agent = client(ws, "codex")

@@ -268,6 +268,18 @@ TEST(the_start_time_of_a_process_lies_between_boot_and_now)
     ASSERT(started >= now.wall_ms - now.boot_ms);
 }
 
+TEST(the_id_of_an_instance_is_the_same_each_time_it_is_made)
+{
+    struct proc_id self;
+    char first[512], again[512];
+    ASSERT_INT(proc_id_of(getpid(), &self), 0);
+    proc_instance_id(&self, first, sizeof first);
+    for (int64_t end = clock_now().boot_ms + 20; clock_now().boot_ms < end;) {
+        proc_instance_id(&self, again, sizeof again);
+        ASSERT_STR(again, first);
+    }
+}
+
 TEST(parents_and_names_are_read_even_when_the_name_looks_like_a_stat_line)
 {
     char name[64];
