@@ -72,6 +72,8 @@ extern const struct cli_alias {
 /* Says that there is no such command (no such verb of a noun), with those that may be meant. `rest` is what was written behind it,
  * then NULL; or NULL. Returns -1. */
 int cli_unknown_word(const char *noun, const char *word, char **rest, struct tsk_error *err);
+/* The same of a command that was to be explained (verb NULL: one word): what is proposed explains, too, and runs nothing. */
+int cli_unknown_topic(const char *noun, const char *verb, struct tsk_error *err);
 /* The row that the words after a noun name; *ret_used of them (a verb may be two words). */
 const struct op *cli_find_verb(const char *noun, char **words, int count, int *ret_used);
 /* The nouns, in table order; returns how many. */

@@ -352,6 +352,10 @@ def _(ws):
 def _(ws):
     eq(steps(ws.tasuki("run", "logs", "lint").expect(5)), ["tasuki runs logs lint"])
     eq(steps(ws.tasuki("run", "list").expect(5)), ["tasuki runs list"])
+    for name in ("slow.yaml", "list.yaml"):
+        (ws.path / name).write_text("tasks: {a: 'true'}\n")
+    eq(steps(ws.tasuki("run", "show").expect(5)), ["tasuki runs show"], "not another flow, which it would run")
+    eq(steps(ws.tasuki("run", "list").expect(5)), ["tasuki run list.yaml"], "a file of that name")
     eq(steps(ws.tasuki("lgs").expect(2))[0], "tasuki logs")
 
 
