@@ -383,6 +383,8 @@ static void complete_commands(json_t *next, const char *root)
 static int cli_fail(const struct op *op, const struct cli_options *options, struct tsk_error *err)
 {
     explain_param(op, options, err);
+    if (!op && err->code == TSK_INVALID_INPUT && !tsk_error_next(err, 0))
+        error_add_next(err, "tasuki --help");
     if (options->json) {
         json_t *document CLEANUP_JSON = json_of_error(err, lang_name(options->lang));
         complete_commands(json_object_get(json_object_get(document, "error"), "next"), options->root);
