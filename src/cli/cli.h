@@ -265,6 +265,7 @@ void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum s
 struct cli_table {
     size_t columns, count, max;
     size_t gives_way; /* a column that is cut before the last one is; 0: none */
+    bool keeps_last;  /* so is the first one: it has names, and the last one is short */
     unsigned char
         drops[TABLE_DROPS_MAX]; /* columns that are left out where the line is too long, in that order; then 0 */
     struct cli_cell {
