@@ -8,7 +8,6 @@ from common import NOBODY, need_root, run_as_nobody
 from flows import with_tool
 from harness.harness import eq, main, test
 from harness.screen import tasuki_screen
-from http_common import Server
 
 STEPS = re.compile(r"^ {2}(?:next)? {6,}(tasuki .+)$", re.M)
 
@@ -373,27 +372,6 @@ def _(ws):
     eq(steps(ws.tasuki("run", "show").expect(5)), ["tasuki runs show"], "not another flow, which it would run")
     eq(steps(ws.tasuki("run", "list").expect(5)), ["tasuki run list.yaml"], "a file of that name")
     eq(steps(ws.tasuki("lgs").expect(2))[0], "tasuki logs")
-
-
-@test("refused input proposes the help of its command where nothing better is known, over HTTP, too; a conflict and a missing thing name the look")
-def _(ws):
-    for words, right in ((["--lang", "fr", "status"], "--help"), (["status", "--root"], "--help"), (["channel", "get", "x"], "channel get --help"),
-                         (["lock", "acquire", "name", "a", "--pid", "2000000000"], "lock acquire --help"), (["workers", "drain", "w"], "workers drain --help"),
-                         (["lock", "check", "deploy"], "lock check name deploy"), (["lock", "check", "board", "deploy"], "lock check --help")):
-        eq(steps(ws.tasuki(*words).expect(2)), [f"tasuki {right}"], words)
-    eq(steps(ws.tasuki("lock", "run", "a", "--", "./absent").expect(127)), [], "a command that is not ours")
-    eq(steps(ws.tasuki("lock", "renew", "name", "a").expect(5)), ["tasuki lock acquire name a"], "a lock that is not there")
-    eq(steps(ws.tasuki("confirm", "absent").expect(5)), ["tasuki status"], "a question that is over")
-    ws.tasuki("request", "add", "x", "--id", "RQ-1", "--", "true").expect(0)
-    for words in (["add", "x", "--id", "RQ-1", "--", "true"], ["edit", "RQ-1", "--title", "y", "--expected-updated-at", "2020-01-01T00:00:00.000Z"]):
-        eq(steps(ws.tasuki("request", *words).expect(4)), ["tasuki request show RQ-1"], words)
-    server = Server(ws)
-    for answer, right in ((server.post("/api/requests", {"title": "x", "priority": "P9"}), "request add --help"), (server.post("/api/doctor", {"more": 1}), "doctor --help"),
-                          (server.get("/api/locks/board/deploy"), "lock check --help"), (server.ask("PUT", "/api/requests/RQ-1", {}), "request edit --help")):
-        eq(answer.expect(400, "INVALID_INPUT").error["next"], [f"tasuki {right}"], right)
-    stale = {"title": "y", "expected_updated_at": "2020-01-01T00:00:00.000Z"}
-    eq(server.ask("PUT", "/api/requests/RQ-1", stale).expect(409, "CONFLICT").error["next"], ["tasuki request show RQ-1"], "a conflict")
-    server.stop()
 
 
 @test("completion of --set offers the parameters of the flow and their choices, in the words of each shell")
