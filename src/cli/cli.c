@@ -245,7 +245,8 @@ static bool suggest_elsewhere(const char *noun, const char *word, char **rest, s
 {
     const char *alone = known_alone(noun, word), *kin = alone ? NULL : kin_noun(noun, word);
     struct buf near CLEANUP(buf_clear) = BUF_INIT, value CLEANUP(buf_clear) = BUF_INIT;
-    bool is_other_id = kin && strcmp(noun, "queue") != 0;
+    bool wants_help = rest && *rest && strcmp(*rest, "--help") == 0;
+    bool is_other_id = kin && strcmp(noun, "queue") != 0 && !wants_help;
     int found = alone ? 1 : 0;
     buf_puts(&near, alone ? alone : "");
     op_foreach (op)
@@ -284,6 +285,12 @@ int cli_unknown_word(const char *noun, const char *word, char **rest, struct tsk
     return error_add_next(err, "tasuki %s%s--help", noun ? noun : "", noun ? " " : "");
 }
 
+int cli_unknown_topic(const char *noun, const char *verb, struct tsk_error *err)
+{
+    char option[] = "--help", *rest[] = {option, NULL};
+    return cli_unknown_word(verb && noun && cli_noun_exists(noun) ? noun : NULL, verb ? verb : noun, rest, err);
+}
+
 /* Which row the words name; *ret_used of them. NULL with wants_help for a noun alone. */
 static const struct op *find_op(char **words, int count, struct cli_options *options, int *ret_used,
                                 struct tsk_error *err)
@@ -303,6 +310,8 @@ static const struct op *find_op(char **words, int count, struct cli_options *opt
     const struct op *op = cli_find_command(words[0]);
     if (!op && words[0][0] == '-')
         cli_unknown_option(NULL, words[0], err);
+    else if (!op && options->wants_help)
+        cli_unknown_topic(words[0], NULL, err);
     else if (!op)
         cli_unknown_word(NULL, words[0], words + 1, err);
     return op;
@@ -374,6 +383,8 @@ static void complete_commands(json_t *next, const char *root)
 static int cli_fail(const struct op *op, const struct cli_options *options, struct tsk_error *err)
 {
     explain_param(op, options, err);
+    if (!op && err->code == TSK_INVALID_INPUT && !tsk_error_next(err, 0))
+        error_add_next(err, "tasuki --help");
     if (options->json) {
         json_t *document CLEANUP_JSON = json_of_error(err, lang_name(options->lang));
         complete_commands(json_object_get(json_object_get(document, "error"), "next"), options->root);
@@ -426,7 +437,7 @@ static int cli_explain(const char *noun, const char *verb, struct cli_options *o
         return cli_help(noun, verb, options, err);
     json_t *document CLEANUP_JSON = cli_describe(noun ? noun : verb, noun ? verb : NULL);
     if (json_array_size(json_object_get(document, "operations")) == 0)
-        return cli_unknown_word(verb && noun && cli_noun_exists(noun) ? noun : NULL, verb ? verb : noun, NULL, err);
+        return cli_unknown_topic(noun, verb, err);
     print_json(NULL, document);
     return 0;
 }
@@ -438,7 +449,7 @@ static int print_help(const json_t *args, struct cli_options *options, struct ts
     if (strcmp(json_get_string(args, "format", "text"), "man") != 0)
         return cli_explain(noun, json_get_string(args, "verb", NULL), options, err);
     if (noun && !cli_noun_exists(noun) && !op_find(NULL, noun))
-        return cli_unknown_word(NULL, noun, NULL, err);
+        return cli_unknown_topic(noun, NULL, err);
     cli_man(noun && cli_noun_exists(noun) ? noun : NULL, stdout);
     return 0;
 }

@@ -72,6 +72,8 @@ extern const struct cli_alias {
 /* Says that there is no such command (no such verb of a noun), with those that may be meant. `rest` is what was written behind it,
  * then NULL; or NULL. Returns -1. */
 int cli_unknown_word(const char *noun, const char *word, char **rest, struct tsk_error *err);
+/* The same of a command that was to be explained (verb NULL: one word): what is proposed explains, too, and runs nothing. */
+int cli_unknown_topic(const char *noun, const char *verb, struct tsk_error *err);
 /* The row that the words after a noun name; *ret_used of them (a verb may be two words). */
 const struct op *cli_find_verb(const char *noun, char **words, int count, int *ret_used);
 /* The nouns, in table order; returns how many. */
@@ -263,6 +265,7 @@ void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum s
 struct cli_table {
     size_t columns, count, max;
     size_t gives_way; /* a column that is cut before the last one is; 0: none */
+    bool keeps_last;  /* so is the first one: it has names, and the last one is short */
     unsigned char
         drops[TABLE_DROPS_MAX]; /* columns that are left out where the line is too long, in that order; then 0 */
     struct cli_cell {

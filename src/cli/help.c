@@ -368,7 +368,7 @@ int cli_help(const char *noun, const char *verb, struct cli_options *options, st
         put_verbs(&b, noun, width);
         buf_printf(&b, "\nMore: tasuki %s VERB --help\n", noun);
     } else {
-        return cli_unknown_word(verb && cli_noun_exists(noun) ? noun : NULL, verb ? verb : noun, NULL, err);
+        return cli_unknown_topic(noun, verb, err);
     }
     cli_page(buf_str(&b));
     return 0;

@@ -21,12 +21,22 @@ static size_t title_width(const json_t *checks)
     return width;
 }
 
-static void put_more(struct buf *b, const struct cli_options *options, const json_t *lines, enum style style,
-                     size_t indent)
+#define MORE_COLUMN 8
+
+static void put_more(struct buf *b, const struct cli_options *options, const json_t *lines, enum style style)
 {
     json_each (lines, i, line) {
-        buf_printf(b, "%*s", (int)indent, "");
-        cli_put(b, options, stdout, style, json_string_value(line));
+        buf_printf(b, "%*s", MORE_COLUMN, "");
+        cli_put_prose(b, options, stdout, style, json_string_value(line), MORE_COLUMN, MORE_COLUMN + 2);
+    }
+}
+
+/* Somebody copies them, so they are not broken. */
+static void put_commands(struct buf *b, const struct cli_options *options, const json_t *commands)
+{
+    json_each (commands, i, command) {
+        buf_puts(b, "  ");
+        cli_put(b, options, stdout, STYLE_BOLD, json_string_value(command));
         buf_puts(b, "\n");
     }
 }
@@ -49,12 +59,12 @@ static void put_check(struct buf *b, const struct cli_options *options, const js
     buf_printf(b, "%*s", (int)(width - utf8_width(title)) + 2, "");
     bool has_lines = has_more(options, check);
     bool is_good = strcmp(status, "PASS") == 0;
-    if (!has_lines || is_good)
-        cli_put(b, options, stdout, is_good ? STYLE_DIM : STYLE_PLAIN, json_get_string(check, "summary", ""));
-    buf_puts(b, "\n");
+    size_t column = 2 + utf8_width(status) + 2 + width + 2;
+    const char *summary = !has_lines || is_good ? json_get_string(check, "summary", "") : "";
+    cli_put_prose(b, options, stdout, is_good ? STYLE_DIM : STYLE_PLAIN, summary, column, column);
     if (has_lines)
-        put_more(b, options, json_object_get(check, "evidence"), is_good ? STYLE_DIM : STYLE_PLAIN, 8);
-    put_more(b, options, json_object_get(check, "fixed"), STYLE_GOOD, 8);
+        put_more(b, options, json_object_get(check, "evidence"), is_good ? STYLE_DIM : STYLE_PLAIN);
+    put_more(b, options, json_object_get(check, "fixed"), STYLE_GOOD);
 }
 
 /* Each command once, in the order of the checks. */
@@ -85,6 +95,6 @@ PRINTER(doctor, "doctor")
             put_check(&b, options, check, width);
     if (json_array_size(commands))
         buf_printf(&b, "\n%s\n", text_get("doctor_to_do", options->lang));
-    put_more(&b, options, commands, STYLE_BOLD, 2);
+    put_commands(&b, options, commands);
     fputs(buf_str(&b), stdout);
 }

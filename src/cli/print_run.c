@@ -245,7 +245,7 @@ PRINTER(prune, "runs.prune")
 PRINTER(tasks, "runs.tasks")
 {
     static const char *const heads[] = {"head_task", "head_state", "head_attempt", "head_started"};
-    struct cli_table table = {.columns = 4};
+    struct cli_table table = {.columns = 4, .drops = {2}, .keeps_last = true};
     if (json_array_size(json_object_get(result, "tasks")) == 0) {
         cli_say(options, stdout, json_object_get(call->args, "state") ? "none_matches" : "no_tasks");
         return;
@@ -359,7 +359,11 @@ PRINTER(stage, "runs.show")
     static const char *const heads[] = {"head_task",    "head_state",  "head_attempt",
                                         "head_started", "head_worker", "head_commit"};
     const json_t *tasks = json_object_get(result, "tasks");
-    struct cli_table table = {.columns = has_any(tasks, "commit") ? 6 : has_any(tasks, "worker") ? 5 : 4};
+    struct cli_table table = {.columns = has_any(tasks, "commit")   ? 6
+                                         : has_any(tasks, "worker") ? 5
+                                                                    : 4,
+                              .drops = {2},
+                              .keeps_last = true};
     struct op_call shown = *call;
     shown.verdict = TSK_RUN_FAILED; /* also with --quiet: it was asked for */
     cli_print_run(&shown, options, result);

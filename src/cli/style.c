@@ -120,18 +120,22 @@ static size_t table_least(const struct cli_table *table, size_t columns, const s
 {
     size_t least = 0;
     for (size_t c = 0; c < columns; c++) {
-        bool can_be_cut = c == columns - 1 || (c && c == table->gives_way);
+        bool can_be_cut = (c == columns - 1 && !table->keeps_last) || (c && c == table->gives_way);
         if (widths[c] != NO_COLUMN)
             least += (can_be_cut && widths[c] > LAST_MIN ? LAST_MIN : widths[c]) + 2;
     }
     return least - 2;
 }
 
-/* Leaves out columns until the line fits, then takes from the column that gives way what it is too long by. */
+/* Leaves out columns until the line fits; a name in the first one is cut if that is not enough. Then takes from the column that
+ * gives way what the line is too long by. */
 static void table_narrow(const struct cli_table *table, size_t columns, size_t terminal, size_t *widths)
 {
     for (size_t i = 0; i < TABLE_DROPS_MAX && table->drops[i] && table_least(table, columns, widths) > terminal; i++)
         widths[table->drops[i]] = NO_COLUMN;
+    size_t least = table_least(table, columns, widths), over = least > terminal ? least - terminal : 0;
+    if (widths[0] > LAST_MIN)
+        widths[0] = widths[0] > over + LAST_MIN ? widths[0] - over : LAST_MIN;
     size_t total = 0, *width = &widths[table->gives_way];
     for (size_t c = 0; c < columns; c++)
         total += widths[c] == NO_COLUMN ? 0 : widths[c] + 2;

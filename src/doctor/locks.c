@@ -251,7 +251,7 @@ void check_locks(struct finding *f)
     struct tsk_error err;
     struct dirent **names = NULL;
     struct tsk_workspace *ws = f->doctor->ws;
-    finding_summary(f, "doctor_locks_none", NULL);
+    finding_summary(f, f->doctor->options.mode == DOCTOR_QUICK ? "doctor_locks_none_quick" : "doctor_locks_none", NULL);
     if (fs->fstatat(ws->state_dir, "locks", &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
         return;
     if (workspace_lock_dirs(ws, &err) < 0) {

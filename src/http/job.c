@@ -168,8 +168,10 @@ static bool job_confirm(struct op_call *call, const char *question)
 static void put_needs_yes(struct http_job *job, struct tsk_error *err)
 {
     char *keys = strstr(job->question.data, " [y/N]"); /* a terminal's */
-    if (keys)
+    if (keys) {
         job->question.len = (size_t)(keys - job->question.data);
+        *keys = '\0';
+    }
     err->code = TSK_NEEDS_CONFIRMATION;
     err->text = "http_needs_yes";
     error_clear_next(err);

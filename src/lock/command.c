@@ -220,6 +220,7 @@ int lock_renew_by(struct lock_target *target, const struct lock_proof *proof, in
     if (visit.found.verdict == VERDICT_FREE) {
         result = error_set(err, TSK_LOCK_NOT_FOUND, NULL, NULL);
         report_add_holder(target, &visit.now, &visit.found, err);
+        report_add_command(target, "acquire", "", err);
     } else if (!is_proven(proof, &visit.found.record) && (!target->kind->is_sprint || has_token(proof))) {
         result = refuse_stranger(target, &visit, proof, "renew", err);
     } else if (is_lease_over(&visit.found)) {

@@ -67,14 +67,18 @@ static const char *tool_of_command(const struct mcp_server *server, const char *
     return op && op->mcp.tool && mcp_tool_find(server, op->mcp.tool) ? op->mcp.tool : NULL;
 }
 
+/* The help of a command is left out: for a tool, that is its schema. */
 static void call_put_next(struct buf *text, const struct mcp_server *server, const json_t *commands)
 {
+    size_t count = 0;
     json_each (commands, i, command) {
-        const char *tool = tool_of_command(server, json_string_value(command));
-        buf_printf(text, "%s%s", i ? "; " : "\nNext: ", json_string_value(command));
+        const char *line = json_string_value(command), *tool = tool_of_command(server, line);
+        size_t len = strlen(line), end = strlen(" --help");
+        if (tool && len > end && strcmp(line + len - end, " --help") == 0)
+            continue;
+        buf_printf(text, "%s%s", count++ ? "; " : "\nNext: ", line);
         if (tool)
-            buf_printf(text, " (%s%s)", tool,
-                       strstr(json_string_value(command), " --force") ? " with force: true" : "");
+            buf_printf(text, " (%s%s)", tool, strstr(line, " --force") ? " with force: true" : "");
     }
 }
 

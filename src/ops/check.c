@@ -130,7 +130,8 @@ static int check_duration(const struct op_param *param, json_t *args, const json
     return 0;
 }
 
-static int check_enum(const struct op *op, const struct op_param *param, const json_t *value, struct tsk_error *err)
+static int check_enum(const struct op *op, const struct op_param *param, const json_t *args, const json_t *value,
+                      struct tsk_error *err)
 {
     char want[256] = "";
     size_t count = 0, at = 0;
@@ -146,7 +147,7 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
     if (near)
         error_add(err, "near", near);
     else if ((param->flags & OP_POSITIONAL) && strcmp(param->name, "kind") == 0 && op->noun &&
-             strcmp(op->noun, "lock") == 0 && id_is_valid(text))
+             strcmp(op->noun, "lock") == 0 && id_is_valid(text) && !json_object_get(args, "id"))
         error_add_next(err, "tasuki lock %s name %s", op->verb, text); /* the kind was forgotten */
     return -1;
 }
@@ -208,7 +209,7 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     case OP_DURATION:
         return check_duration(param, args, value, err);
     case OP_ENUM:
-        return check_enum(op, param, value, err);
+        return check_enum(op, param, args, value, err);
     case OP_BOOL:
         return json_is_boolean(value) ? 0 : bad_value(err, param, "param_type", "?", "boolean");
     case OP_ARGV:
@@ -224,10 +225,17 @@ static int check_value(const struct op *op, const struct op_param *param, json_t
     BUG(true);
 }
 
+void op_propose_help(const struct op *op, struct tsk_error *err)
+{
+    if (err->code == TSK_INVALID_INPUT && !tsk_error_next(err, 0))
+        error_add_next(err, "tasuki %s --help", OP_WORDS(op));
+}
+
 int op_param_missing(const struct op *op, const char *word, struct tsk_error *err)
 {
     error_set(err, TSK_INVALID_INPUT, "param_missing", "param", word, "operation", op->name, NULL);
-    return error_add_next(err, "tasuki %s --help", OP_WORDS(op));
+    op_propose_help(op, err);
+    return -1;
 }
 
 /* Other names of parameters: those of the same values in results, in lock files and in the inputs of sprint tools. A caller may
@@ -267,7 +275,7 @@ static void take_synonyms(const struct op *op, json_t *args)
     }
 }
 
-int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
+static int check_args(const struct op *op, json_t *args, struct tsk_error *err)
 {
     take_synonyms(op, args);
     json_each_key (args, key)
@@ -285,6 +293,14 @@ int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
             return -1;
     }
     return 0;
+}
+
+int op_check_args(const struct op *op, json_t *args, struct tsk_error *err)
+{
+    int result = check_args(op, args, err);
+    if (result < 0)
+        op_propose_help(op, err);
+    return result;
 }
 
 int op_check_remote(const struct op *op, const json_t *args, struct tsk_error *err)

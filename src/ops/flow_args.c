@@ -89,7 +89,8 @@ static int refuse_unknown_flow(const struct op_call *call, const char *given, st
     bool is_near =
         path_above(call, given, near) || (call->ws && id_is_valid(given) && nearest_kept(call, given, near)) ||
         (call->is_cli && place_nearest(given, near)); /* callers from outside learn nothing about directories */
-    if (!is_near && call->is_cli && strcmp(call->op->name, "run") == 0 && op_find("runs", given))
+    bool is_verb = call->is_cli && strcmp(call->op->name, "run") == 0 && op_find("runs", given);
+    if (is_verb && (!is_near || !strstr(near, given))) /* `show` is near slow.yaml, but that is no reason to run it */
         return refuse_verb(call, given, err);
     error_set(err, TSK_NOT_FOUND, is_near ? "flow_not_found_near" : "flow_not_found", "flow", given, NULL);
     if (!is_near)

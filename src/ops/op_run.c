@@ -355,7 +355,7 @@ const struct op op_run_flow = {
               "A parameter of the flow, or a value for the channel; repeat for more.", .agent_help = "Parameters.",
               .completes = "flow-param"),
         PARAM("start", OP_ID, OP_OPTIONAL, "TASK", "Begin with this task; earlier ones count as done.",
-              .agent_help = "Begin with this task."),
+              .agent_help = "Begin with this task.", .completes = "flow-task"),
         FLAG("dry_run", OP_OPTIONAL, "Only show an order in which the tasks could run.",
              .agent_help = "Only the order."),
         CONFLICT_PARAM,

@@ -273,6 +273,8 @@ void op_put_typed(struct buf *line, const struct op_call *call, const char *name
 int op_check_args(const struct op *op, json_t *args, struct tsk_error *err);
 /* The refusal; `word` is what the caller would write. */
 int op_param_missing(const struct op *op, const char *word, struct tsk_error *err);
+/* The help of the command as the next one, where input was refused and nothing better is known. */
+void op_propose_help(const struct op *op, struct tsk_error *err);
 /* What a duration's text means for this parameter: ms, -1 for ever. */
 int op_duration(const struct op_param *param, const char *text, int64_t *ret_ms);
 const struct op_param *op_param_find(const struct op *op, const char *name);

@@ -106,17 +106,7 @@ static bool is_denied_file(const struct tsk_error *err)
     return is_denied && path && (fs->fstatat(AT_FDCWD, path, &st, 0) == 0 || errno == EACCES || errno == ENOTDIR);
 }
 
-/* Not a command that a task gives: its refusal is about a value. */
-static bool is_for_people(const struct op *op)
-{
-    static const char *const nouns[] = {"proc", "flow", "request", "queue", "runs"};
-    for (size_t i = 0; op->noun && i < sizeof nouns / sizeof nouns[0]; i++)
-        if (op_has_noun(op, nouns[i]))
-            return true;
-    return !op->noun;
-}
-
-void place_propose(const struct op_call *call, struct tsk_error *err)
+void place_propose(struct tsk_error *err)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT;
     const char *line = tsk_error_context(err, "line");
@@ -128,8 +118,6 @@ void place_propose(const struct op_call *call, struct tsk_error *err)
     if (names_file(err) && (has_line || is_cycle))
         error_add_next(err, "${EDITOR:-vi} %s%s%s%s", has_line ? "+" : "", has_line ? line : "", has_line ? " " : "",
                        shell_word(&word, tsk_error_context(err, "source")));
-    else if (err->code == TSK_INVALID_INPUT && is_for_people(call->op))
-        error_add_next(err, "tasuki %s --help", OP_WORDS(call->op));
 }
 
 void place_put_aside(struct op_call *call)

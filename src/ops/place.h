@@ -11,8 +11,8 @@ bool place_from_here(const struct tsk_workspace *ws, const char *path, struct bu
 /* The same for the file that an error is in (`source`), and for the flow that is being run (`flow`); one that the caller has given stays as it was given. A file that cannot be
  * opened keeps its whole path. Only for a command, in whose directory the caller stands. */
 void place_errors_from_here(const struct op_call *call, struct tsk_error *err);
-/* A refusal without a command gets one: the editor at the place in the file, who may open the file, or what the command takes. */
-void place_propose(const struct op_call *call, struct tsk_error *err);
+/* A refusal without a command gets one: the editor at the place in the file, or who may open the file. */
+void place_propose(struct tsk_error *err);
 /* For printers: where `.aiflow` is from here, into call->aside: `state_place`. */
 void place_put_aside(struct op_call *call);
 /* Of the names in a directory the one nearest to `name`; false: none. */

@@ -144,7 +144,9 @@ int op_run(struct op_call *call, json_t **ret, struct tsk_error *err)
     if (result < 0 && call->is_cli && !call->decided && call->ws)
         place_errors_from_here(call, err);
     if (result < 0 && call->is_cli && !call->decided)
-        place_propose(call, err);
+        place_propose(err);
+    if (result < 0 && !call->decided && !call->has_exit_code) /* `lock run` of a wrong command: not ours */
+        op_propose_help(call->op, err);
     if (result < 0 && call->is_cli && err->code == TSK_PROCESS_NOT_FOUND)
         propose_same_verb(call, err);
     if (result < 0 && call->is_cli && !call->decided && (call->root || json_object_get(call->args, "instance")))

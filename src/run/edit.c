@@ -131,8 +131,10 @@ int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, 
             time_id(id, LOCK_ID_MAX, REQUEST_PREFIX, 2);
         result = add_with_id(folder, id, values, lang, &text, err);
     }
-    if (result == 1)
-        return error_set(err, TSK_CONFLICT, "request_exists", "request", id, NULL);
+    if (result == 1) {
+        error_set(err, TSK_CONFLICT, "request_exists", "request", id, NULL);
+        return error_add_next(err, "tasuki request show %s", id);
+    }
     if (result < 0)
         return -1;
     request_report(ws, "request.added", id);
@@ -144,8 +146,8 @@ int request_check_time(const struct request *request, const char *expected, stru
 {
     if (!expected || strcmp(expected, request->updated_at) == 0)
         return 0;
-    return error_set(err, TSK_CONFLICT, "request_changed", "request", request->id, "updated_at", request->updated_at,
-                     NULL);
+    error_set(err, TSK_CONFLICT, "request_changed", "request", request->id, "updated_at", request->updated_at, NULL);
+    return error_add_next(err, "tasuki request show %s", request->id);
 }
 
 /* With the guard: the text takes the file's place, if it is a whole request. */

@@ -105,4 +105,29 @@ def _(ws):
     ws.tasuki("proc", "stop", "web").expect(0)
 
 
+@test("refused input proposes the help of its command where nothing better is known, over HTTP, too; a conflict and a missing thing name the look")
+def _(ws):
+    for words, right in ((["--lang", "fr", "status"], "--help"), (["status", "--root"], "--help"), (["channel", "get", "x"], "channel get --help"),
+                         (["lock", "acquire", "name", "a", "--pid", "2000000000"], "lock acquire --help"), (["workers", "drain", "w"], "workers drain --help"),
+                         (["lock", "check", "deploy"], "lock check name deploy"), (["lock", "check", "board", "deploy"], "lock check --help")):
+        eq(ws.tasuki("--json", *words).expect(2).error["next"], [f"tasuki {right}"], words)
+    eq(ws.tasuki("--json", "lock", "run", "a", "--", "./absent").expect(127).error["next"], [], "a command that is not ours")
+    eq(ws.tasuki("--json", "lock", "renew", "name", "a").expect(5).error["next"], ["tasuki lock acquire name a"], "a lock that is not there")
+    eq(ws.tasuki("--json", "confirm", "absent").expect(5).error["next"], ["tasuki status"], "a question that is over")
+    ws.tasuki("request", "add", "x", "--id", "RQ-1", "--", "true").expect(0)
+    for words in (["add", "x", "--id", "RQ-1", "--", "true"], ["edit", "RQ-1", "--title", "y", "--expected-updated-at", "2020-01-01T00:00:00.000Z"]):
+        eq(ws.tasuki("--json", "request", *words).expect(4).error["next"], ["tasuki request show RQ-1"], words)
+    server = Server(ws)
+    for answer, right in ((server.post("/api/requests", {"title": "x", "priority": "P9"}), "request add --help"), (server.post("/api/doctor", {"more": 1}), "doctor --help"),
+                          (server.get("/api/locks/board/deploy"), "lock check --help"), (server.ask("PUT", "/api/requests/RQ-1", {}), "request edit --help")):
+        eq(answer.expect(400, "INVALID_INPUT").error["next"], [f"tasuki {right}"], right)
+    stale = {"title": "y", "expected_updated_at": "2020-01-01T00:00:00.000Z"}
+    eq(server.ask("PUT", "/api/requests/RQ-1", stale).expect(409, "CONFLICT").error["next"], ["tasuki request show RQ-1"], "a conflict")
+    server.stop()
+    agent = Agent(ws)
+    text = agent.refused("lock_acquire", kind="board", id="a")[0]
+    agent.close()
+    assert "--help" not in text, f"an agent has the schema: {text}"
+
+
 main(__name__)

@@ -80,6 +80,13 @@ def _(ws):
     ws.tasuki("doctor", "--quick", "--full", "--json").expect(2, "INVALID_INPUT")
 
 
+@test("the quick examination does not say that there are no locks: it looks at those of requests and of the queue only")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", sleeper(ws).pid).expect(0)
+    eq([check(examine(ws, *mode), "locks")["summary"] for mode in (["--quick"], ["--full"])],
+       ["no locks of requests, and no queue", "1 checked, none is stuck"], "locks")
+
+
 @test("for an agent a FAIL is an answer, not an error; fix: true mends what is safe")
 def _(ws):
     state(ws, "runs").chmod(0o755)

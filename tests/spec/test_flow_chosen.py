@@ -67,6 +67,7 @@ def _(ws):
     write_flow(ws, FLOW)
     eq(Server(ws).post("/api/flows/run", {"flow": "flow.yaml", "tasks": ["lint"]}).json["counts"]["ok"], 2, "over HTTP")
     eq(Agent(ws, "--tools", "core").ok("flow_run", flow="flow.yaml", tasks=["lint", "alone"])["counts"]["ok"], 3, "over MCP")
+    eq(ws.tasuki("__complete", "run", "flow.yaml", "--start", "re").out, ws.tasuki("__complete", "run", "flow.yaml", "re").out, "the first task")
     offered = ws.tasuki("__complete", "run", "flow.yaml", "re").out.split()
     eq(offered, ["report"], "completion")
 

@@ -159,6 +159,10 @@ def _(ws):
     for words, right in ((["requests", "list"], "request list"), (["strat", "web", "a b"], "start web 'a b'"), (["runs", "lits", "-n", "2"], "runs list -n 2")):
         err = ws.tasuki(*words).expect(2).err
         assert f"next      tasuki {right}\n" in err, err
+    for words, right in ((["help", "strat"], "start --help"), (["help", "dwn"], "down --help"), (["dwn", "--help"], "down --help"), (["help", "proc", "strat"], "proc start --help"),
+                         (["help", "requests"], "request --help"), (["help", "request", "logs"], "runs logs --help"), (["help", "claim", "--format", "man"], "own claim --help")):
+        err = ws.tasuki(*words).expect(2).err
+        assert f"next      tasuki {right}\n" in err, err
 
 
 @test("what a stranger types wrong around flows, the queue and requests is answered with a command that is right")

@@ -39,6 +39,21 @@ def _(ws):
     assert "  changed   its settings were changed since it was started;\n            restart it to apply them\n" in screen.text(), screen.text()
 
 
+@test("on a narrow terminal the long name of a task is cut, not its line broken, and what doctor says breaks at blanks")
+def _(ws):
+    name = "a_task_with_a_rather_long_name"
+    (ws.path / "f.yaml").write_text(f"flow: {name} | b\ntasks: {{{name}: 'true', b: 'true'}}\n")
+    ws.tasuki("run", "f.yaml").expect(0)
+    screen = tasuki_screen(ws, "runs", "show", cols=60)
+    eq(screen.ended(), 0, "exit code")
+    rows = [line.split() for line in screen.text().splitlines() if line.startswith(("TASK", "a_task", "b/b"))]
+    eq((rows[0], rows[1][0][-1]), (["TASK", "STATE", "STARTED"], "…"), screen.text())
+    eq([(row[1], row[-1]) for row in rows[1:]], [("ok", "ago"), ("ok", "ago")], screen.text())
+    screen = tasuki_screen(ws, "doctor", cols=60, rows=60)
+    eq(screen.ended(), 0, "exit code")
+    assert re.search(r"  PASS  configuration    there is no config.yaml \(everything\n {25}has its default\)\n", screen.text()), screen.text()
+
+
 @test("a verb without its noun, or a letter that is not an option: next has the right word and the rest of the line")
 def _(ws):
     eq(steps(ws.tasuki("attach", "a b").expect(2)), ["tasuki proc attach 'a b'"], "one noun has that verb")
@@ -352,6 +367,10 @@ def _(ws):
 def _(ws):
     eq(steps(ws.tasuki("run", "logs", "lint").expect(5)), ["tasuki runs logs lint"])
     eq(steps(ws.tasuki("run", "list").expect(5)), ["tasuki runs list"])
+    for name in ("slow.yaml", "list.yaml"):
+        (ws.path / name).write_text("tasks: {a: 'true'}\n")
+    eq(steps(ws.tasuki("run", "show").expect(5)), ["tasuki runs show"], "not another flow, which it would run")
+    eq(steps(ws.tasuki("run", "list").expect(5)), ["tasuki run list.yaml"], "a file of that name")
     eq(steps(ws.tasuki("lgs").expect(2))[0], "tasuki logs")
 
 

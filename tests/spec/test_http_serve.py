@@ -265,6 +265,7 @@ def _(ws):
     server.get("/api/locks/name/deploy").expect(409)
     asked = server.post("/api/locks/name/deploy/force", {"pid": other.pid}).expect(409)
     eq(asked.json["needs_confirmation"], True, "needs_confirmation")
+    assert "[y/N]" not in asked.error["message"] + asked.error["context"]["question"], asked.json
     forced = server.post("/api/locks/name/deploy/force", {"pid": other.pid, "confirm": True}).expect(200).json
     eq((forced["holder"]["pid"], forced["forced"]["pid"]), (other.pid, holder.pid), "from whom to whom")
     server.ask("DELETE", "/api/locks/name/deploy", {"token": got["token"]}).expect(409, "LOCK_LOST")
