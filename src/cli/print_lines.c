@@ -87,9 +87,9 @@ static void print_remark(const struct cli_options *options, const struct op_line
         fputs("\n", stdout);
     begun.is_open = false;
     fflush(stdout);
-    if (options->quiet || !line->len)
+    if ((options->quiet && !line->is_bad) || !line->len)
         return;
-    cli_put_prose(&b, options, stderr, STYLE_DIM, line->text, 0, 2);
+    cli_put_prose(&b, options, stderr, line->is_bad ? STYLE_PLAIN : STYLE_DIM, line->text, 0, 2);
     fputs(buf_str(&b), stderr);
 }
 

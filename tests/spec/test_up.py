@@ -613,6 +613,31 @@ def _(ws):
     eq(states(p), {"bad": "NotStarted", "web": "Stopped"}, "afterwards")
 
 
+@test("an error that does not name its process has the name in front, also with --quiet")
+def _(ws):
+    Processes(ws)
+    write(ws, "Procfile", "one: exec sleep 1000\ntwo: exec sleep 1000\n")
+    ws.tasuki("up", "--detach").expect(0)
+    ws.tasuki("down").expect(0)
+    guard = ws.path / ".aiflow/processes/.guard"
+    guard.unlink()
+    guard.mkdir()
+    for words in [], ["--quiet"]:
+        err = ws.finish(up(ws, *words)).expect(3).err
+        eq([line.split(": ")[0] for line in err.splitlines() if str(guard) in line], ["one", "two"], err)
+    guard.rmdir()
+
+
+@test("a process that cannot be started comes with the command that helps, said once")
+def _(ws):
+    Processes(ws)
+    write(ws, "Procfile", "bad: /no/such/program\n")
+    for words, count in ([], 1), (["--quiet"], 0):
+        err = ws.finish(up(ws, *words)).expect(7).err
+        assert "/no/such/program" in err, err
+        eq(err.splitlines().count("next: tasuki proc status bad"), count, err)
+
+
 @test("a second up, of which one is to be started, names those that run on after its SIGINT")
 def _(ws):
     p = Processes(ws)
