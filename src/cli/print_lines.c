@@ -109,11 +109,10 @@ static void take_awaited(const struct cli_options *options, const struct op_line
 
 static void look_at_screen(const struct cli_options *options)
 {
-    const char *term = getenv("TERM");
     screen.is_known = true;
     screen.is_terminal = isatty(STDOUT_FILENO);
     screen.has_colour = cli_has_colour(options, stdout);
-    screen.can_redraw = screen.is_terminal && !(term && strcmp(term, "dumb") == 0);
+    screen.can_redraw = screen.is_terminal && !cli_is_plain_terminal();
 }
 
 bool cli_emit_line(struct op_call *call, const struct op_line *line)
