@@ -20,7 +20,8 @@ static int open_question_folder(struct tsk_workspace *ws, struct tsk_error *err)
 
 static int question_gone(const char *token, struct tsk_error *err)
 {
-    return error_set(err, TSK_NOT_FOUND, "confirm_gone", "token", token, NULL);
+    error_set(err, TSK_NOT_FOUND, "confirm_gone", "token", token, NULL);
+    return error_add_next(err, "tasuki status"); /* which shows the open ones */
 }
 
 /* C2: a question has one name, and another one when it was answered. */

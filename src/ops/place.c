@@ -109,7 +109,7 @@ static bool is_denied_file(const struct tsk_error *err)
 /* Not a command that a task gives: its refusal is about a value. */
 static bool is_for_people(const struct op *op)
 {
-    static const char *const nouns[] = {"proc", "flow", "request", "queue", "runs"};
+    static const char *const nouns[] = {"proc", "flow", "request", "queue", "runs", "workers", "agent", "own"};
     for (size_t i = 0; op->noun && i < sizeof nouns / sizeof nouns[0]; i++)
         if (op_has_noun(op, nouns[i]))
             return true;

@@ -160,7 +160,7 @@ static bool take_environment(struct compose *c, const struct yaml_node *value, v
         const char *text = one->text ? one->text : "", *equals = one->key ? NULL : strchr(text, '=');
         if (one->type != YAML_SCALAR || (!one->key && !equals)) {
             EXCHANGE_PROBLEM(c->r, exchange_place_of(one), c->name, "param_not_a_pair", "param", "environment", "value",
-                             text);
+                             text, "form", "KEY=VALUE");
             continue;
         }
         json_t *name CLEANUP_JSON = one->key ? json_string(one->key) : json_stringn(text, (size_t)(equals - text));
