@@ -37,8 +37,9 @@ static int set_value(struct cli_options *options, const char *name, const char *
     }
     if (lang_parse(value, &options->lang))
         return 0;
-    return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "lang", "value", value, "want", "ja, en, zh",
-                     NULL);
+    error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "--lang", "value", value, "want", "ja, en, zh",
+              NULL);
+    return error_add_next(err, "tasuki --help");
 }
 
 /* The global option that a word is, or NULL. Matches `--root=X` as well; *ret_value is NULL when the value is the next word. */
