@@ -539,9 +539,13 @@ void exchange_read_compose(struct exchange_reader *r, const struct yaml_node *ro
     struct compose c = {.r = r, .shell = "bash", .shell_argument = "-c"};
     const struct yaml_node *processes = yaml_get(root, "processes");
     r->has_secrets = true;
-    if (!processes || processes->type != YAML_MAP) {
-        EXCHANGE_PROBLEM(r, exchange_place_of(processes ? processes : root), NULL, "param_type", "param", "processes",
-                         "want", "object");
+    if (!processes) {
+        EXCHANGE_PROBLEM(r, exchange_place_of(root), NULL, "param_missing", "param", "processes");
+        return;
+    }
+    if (processes->type != YAML_MAP) {
+        EXCHANGE_PROBLEM(r, exchange_place_of(processes), NULL, "param_map", "param", "processes", "want",
+                         "{web: {command: ./server}}");
         return;
     }
     for (const struct yaml_node *key = root->first; key; key = key->next) {

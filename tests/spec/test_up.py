@@ -613,6 +613,14 @@ def _(ws):
     eq(states(p), {"bad": "NotStarted", "web": "Stopped"}, "afterwards")
 
 
+@test("a process-compose.yaml without processes, or with a list of them, is told what is missing")
+def _(ws):
+    for text, why in (("web: {command: x}\n", "1:1: processes is missing"),
+                      ("processes: [web]\n", "1:12: processes must be a map, such as {web: {command: ./server}}")):
+        write(ws, "process-compose.yaml", text)
+        assert f"process-compose.yaml:{why}\n" in ws.tasuki("up").expect(2).err, text
+
+
 @test("an error that does not name its process has the name in front, also with --quiet")
 def _(ws):
     Processes(ws)
