@@ -613,6 +613,15 @@ def _(ws):
     eq(states(p), {"bad": "NotStarted", "web": "Stopped"}, "afterwards")
 
 
+@test("without a file, up proposes to write one: an export of what is registered, or a Procfile; down proposes to look")
+def _(ws):
+    Processes(ws)
+    later = lambda verb: ws.tasuki(verb, "--json").expect(5).error["next"][1:]
+    eq((later("up"), later("down")), (["echo 'NAME: COMMAND' > Procfile"], []), "with nothing")
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    eq((later("up"), later("down")), (["tasuki proc export > tasuki.yaml"], ["tasuki proc list"]), "with a process")
+
+
 @test("a process-compose.yaml without processes, or with a list of them, is told what is missing")
 def _(ws):
     for text, why in (("web: {command: x}\n", "1:1: processes is missing"),
