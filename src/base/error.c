@@ -115,18 +115,22 @@ static enum tsk_code code_of_errno(int number)
     }
 }
 
-/* The command that shows why a path cannot be used: the owner and the mode of each of its directories, or the room that
- * is left for the workspace. */
+/* The command that shows why a path cannot be used: the owner and the mode of each of its directories, the room that is left for
+ * the workspace, or how its file system is mounted. */
 static void error_add_look(struct tsk_error *err, const char *path)
 {
     bool is_denied = err->sys_errno == EACCES || err->sys_errno == EPERM || err->sys_errno == ENOTDIR;
-    bool is_full = err->sys_errno == ENOSPC || err->sys_errno == EDQUOT;
-    if (path[0] != '/' || !(is_denied || is_full))
+    bool is_full = err->sys_errno == ENOSPC || err->sys_errno == EDQUOT, is_read_only = err->sys_errno == EROFS;
+    if (path[0] != '/' || !(is_denied || is_full || is_read_only))
         return;
     struct buf word CLEANUP(buf_clear) = BUF_INIT, root CLEANUP(buf_clear) = BUF_INIT;
     const char *state = strstr(path + 1, "/.aiflow"), *name = strrchr(path, '/');
     buf_put(&root, path, is_denied ? strlen(path) : (size_t)((state ? state : name + 1) - path));
-    error_add_next(err, "%s %s", is_denied ? "namei -l" : "df -h", shell_word(&word, buf_str(&root)));
+    error_add_next(err, "%s %s",
+                   is_denied      ? "namei -l"
+                   : is_read_only ? "findmnt -T"
+                                  : "df -h",
+                   shell_word(&word, buf_str(&root)));
 }
 
 int error_errno(struct tsk_error *err, const char *what, const char *path)

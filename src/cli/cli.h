@@ -257,6 +257,8 @@ void cli_put_time(struct buf *b, const struct cli_options *options, const char *
 
 /* ---- style.c ---- */
 
+/* Whether TERM is dumb or not set: such a terminal gets no colours, and nothing is redrawn in place. */
+bool cli_is_plain_terminal(void);
 bool cli_has_colour(const struct cli_options *options, FILE *out);
 /* Appends `text`, made harmless, with a colour if `out` is a terminal that wants one. */
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text);

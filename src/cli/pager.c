@@ -67,10 +67,9 @@ static bool was_no_pager(int status)
 void cli_page(const char *text)
 {
     const char *pager = isatty(STDOUT_FILENO) && !fits_screen(text) ? pager_of_user() : NULL;
-    const char *term = getenv("TERM");
     pid_t pid;
     int fd = -1, status = 0;
-    if (pager && !(term && strcmp(term, "dumb") == 0)) {
+    if (pager && !cli_is_plain_terminal()) {
         setenv("LESS", "FRX", 0);
         fflush(stdout);
         fd = start_pager(pager, &pid);

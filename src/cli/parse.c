@@ -37,8 +37,9 @@ static int set_value(struct cli_options *options, const char *name, const char *
     }
     if (lang_parse(value, &options->lang))
         return 0;
-    return error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "lang", "value", value, "want", "ja, en, zh",
-                     NULL);
+    error_set(err, TSK_INVALID_INPUT, "param_not_one_of", "param", "--lang", "value", value, "want", "ja, en, zh",
+              NULL);
+    return error_add_next(err, "tasuki --help");
 }
 
 /* The global option that a word is, or NULL. Matches `--root=X` as well; *ret_value is NULL when the value is the next word. */
@@ -159,7 +160,8 @@ static int set_pair(const struct op_param *param, const char *word, json_t *args
     const char *equals = strchr(word, '=');
     json_t *map = json_object_get(args, param->name), *value;
     if (!equals || equals == word)
-        return error_set(err, TSK_INVALID_INPUT, "param_not_a_pair", "param", param->name, "value", word, NULL);
+        return error_set(err, TSK_INVALID_INPUT, "param_not_a_pair", "param", param->name, "value", word, "form",
+                         strlen(param->value) > strlen("K=V") ? param->value : "KEY=VALUE", NULL);
     if (!map)
         json_object_set_new(args, param->name, map = json_object());
     char *key CLEANUP_FREE = strndup(word, (size_t)(equals - word));

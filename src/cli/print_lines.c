@@ -87,9 +87,9 @@ static void print_remark(const struct cli_options *options, const struct op_line
         fputs("\n", stdout);
     begun.is_open = false;
     fflush(stdout);
-    if (options->quiet || !line->len)
+    if ((options->quiet && !line->is_bad) || !line->len)
         return;
-    cli_put_prose(&b, options, stderr, STYLE_DIM, line->text, 0, 2);
+    cli_put_prose(&b, options, stderr, line->is_bad ? STYLE_PLAIN : STYLE_DIM, line->text, 0, 2);
     fputs(buf_str(&b), stderr);
 }
 
@@ -109,11 +109,10 @@ static void take_awaited(const struct cli_options *options, const struct op_line
 
 static void look_at_screen(const struct cli_options *options)
 {
-    const char *term = getenv("TERM");
     screen.is_known = true;
     screen.is_terminal = isatty(STDOUT_FILENO);
     screen.has_colour = cli_has_colour(options, stdout);
-    screen.can_redraw = screen.is_terminal && !(term && strcmp(term, "dumb") == 0);
+    screen.can_redraw = screen.is_terminal && !cli_is_plain_terminal();
 }
 
 bool cli_emit_line(struct op_call *call, const struct op_line *line)

@@ -249,11 +249,11 @@ static void fact_ended(const struct op_call *call, const struct cli_options *opt
 static void choose_output(const struct op_call *call)
 {
     static const char *const names[] = {[OUTPUT_FAIL] = "fail", [OUTPUT_GROUPED] = "grouped", [OUTPUT_LIVE] = "live"};
-    const char *want = json_get_string(call->args, "output", NULL), *term = getenv("TERM");
+    const char *want = json_get_string(call->args, "output", NULL);
     bool has_choice = op_param_find(call->op, "output");
     shown.is_terminal = isatty(STDOUT_FILENO);
     bool is_watched = shown.is_terminal && !is_in_ci();
-    shown.has_block = is_watched && isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    shown.has_block = is_watched && isatty(STDERR_FILENO) && !cli_is_plain_terminal();
     shown.run.is_of_one = shown.run.total == 1;
     shown.output = !has_choice                         ? OUTPUT_FAIL
                    : is_on_github()                    ? OUTPUT_GROUPED

@@ -10,12 +10,17 @@
 static const char *const codes[] = {[STYLE_PLAIN] = "",        [STYLE_BOLD] = "\033[1m", [STYLE_DIM] = "\033[2m",
                                     [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[31m", [STYLE_WARN] = "\033[33m"};
 
+bool cli_is_plain_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return !term || !*term || strcmp(term, "dumb") == 0;
+}
+
 bool cli_has_colour(const struct cli_options *options, FILE *out)
 {
     const char *no = getenv("NO_COLOR");
-    const char *term = getenv("TERM");
     return !options->no_color && !(no && no[0]) && (options->screen_columns || isatty(fileno(out))) &&
-           !(term && strcmp(term, "dumb") == 0);
+           !cli_is_plain_terminal();
 }
 
 void cli_put(struct buf *b, const struct cli_options *options, FILE *out, enum style style, const char *text)

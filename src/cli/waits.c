@@ -232,8 +232,7 @@ static bool nap(int64_t ms)
 
 static void *wait_show(void *data)
 {
-    const char *term = getenv("TERM");
-    bool is_terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    bool is_terminal = isatty(STDERR_FILENO) && !cli_is_plain_terminal();
     if (wait_line.is_aside && !is_terminal)
         return data;
     for (int64_t ms = MOMENT_MS; !nap(ms); ms = SECOND_LOOK_MS) {

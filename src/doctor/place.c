@@ -58,7 +58,8 @@ static void look_at_mode(struct finding *f, const struct place *place, const str
         return;
     }
     finding_add(f, DOCTOR_WARN, "doctor_mode", "path", path, "mode", found, NULL);
-    finding_fix(f, "chmod %o %s", (unsigned)good, shell_word(&word, path));
+    if (geteuid() == 0 || st->st_uid == geteuid()) /* for others only its owner can do it, which look_at_access says */
+        finding_fix(f, "chmod %o %s", (unsigned)good, shell_word(&word, path));
 }
 
 static void look_at_owner(struct finding *f, const struct place *place, const struct stat *st, const struct stat *top)

@@ -194,7 +194,7 @@ struct op_line {
     const char *text; /* not NUL-terminated; may be binary */
     size_t len;
     bool is_partial; /* the line has no end yet, or this is a piece of it */
-    bool is_bad;     /* OP_LINE_STATE: a failure */
+    bool is_bad;     /* OP_LINE_STATE: a failure; OP_LINE_REMARK: an error, which --quiet does not hide */
     bool rings;      /* with the terminal's bell */
 };
 

@@ -80,6 +80,11 @@ bool proc_lines_remark(struct proc_lines *lines, const char *text)
     return !lines->call->emit_line || emit_words(lines, 0, OP_LINE_REMARK, text, false);
 }
 
+bool proc_lines_complain(struct proc_lines *lines, const char *text)
+{
+    return !lines->call->emit_line || emit_words(lines, 0, OP_LINE_REMARK, text, true);
+}
+
 bool proc_lines_await(struct proc_lines *lines, const char *text)
 {
     return !lines->call->emit_line || emit_words(lines, 0, OP_LINE_AWAITED, text, false);

@@ -19,6 +19,8 @@ void proc_lines_init(struct proc_lines *lines, struct op_call *call, const char 
 bool proc_lines_put(struct proc_lines *lines, size_t which, const struct log_line *line);
 /* A remark of tasuki about all of them; documents have no place for it. */
 bool proc_lines_remark(struct proc_lines *lines, const char *text);
+/* The same, of an error: it is shown also where only errors are. */
+bool proc_lines_complain(struct proc_lines *lines, const char *text);
 /* What all of it waits for, until the next call; "": nothing. On a terminal it is the last line,
  * with the span, which proc_lines_flush renews; elsewhere a sentence. */
 bool proc_lines_await(struct proc_lines *lines, const char *text);

@@ -3,6 +3,7 @@
 #include "base/word.h"
 #include "ops/proc_args.h"
 #include "ops/up.h"
+#include "proc/registry.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -42,6 +43,27 @@ bool up_file_is_in(const char *dir)
     return find_in(dir, &file);
 }
 
+/* Whether any process is registered: an export has something to write, and there is something to stop. */
+static bool has_processes(struct op_call *call)
+{
+    REGISTRY(reg);
+    struct tsk_error ignored;
+    json_t *ids CLEANUP_JSON = NULL;
+    return proc_args_open(call, &reg, &ignored) == 0 && proc_ids(&reg, &ids, &ignored) == 0 && json_array_size(ids) > 0;
+}
+
+static int refuse_no_file(struct op_call *call, const char *here, struct tsk_error *err)
+{
+    bool is_up = strcmp(call->op->verb, "up") == 0, has_some = has_processes(call);
+    error_set(err, TSK_NOT_FOUND, "up_no_file", "path", here, NULL);
+    error_add_next(err, "tasuki %s -f FILE", call->op->verb);
+    if (is_up)
+        error_add_next(err, has_some ? "tasuki proc export > tasuki.yaml" : "echo 'NAME: COMMAND' > Procfile");
+    else if (has_some)
+        error_add_next(err, "tasuki proc list");
+    return -1;
+}
+
 static int find_file(struct op_call *call, struct up_file *ret, struct tsk_error *err)
 {
     char here[PATH_MAX], dir[PATH_MAX];
@@ -66,9 +88,7 @@ static int find_file(struct op_call *call, struct up_file *ret, struct tsk_error
             break;
         *slash = '\0';
     }
-    error_set(err, TSK_NOT_FOUND, "up_no_file", "path", here, NULL);
-    error_add_next(err, "tasuki %s -f FILE", call->op->verb);
-    return error_add_next(err, "tasuki proc export > tasuki.yaml");
+    return refuse_no_file(call, here, err);
 }
 
 static enum exchange_format format_by_name(const char *path)

@@ -214,6 +214,29 @@ static void up_stop(struct up_screen *screen)
     stop_begin(screen);
 }
 
+/* Most messages name the process; the others get its name in front. */
+static void say_start_error(struct up_screen *screen, const char *id, const struct tsk_error *result,
+                            const char *message)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    if (!tsk_error_context(result, "id"))
+        buf_printf(&text, "%s: ", id);
+    buf_puts(&text, message);
+    proc_lines_complain(&screen->lines, buf_str(&text));
+}
+
+/* The first command of each error: those that are new in `said`, an object. */
+static void say_next(struct up_screen *screen, const json_t *error, json_t *said)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    const char *command = json_string_value(json_array_get(json_object_get(error, "next"), 0));
+    if (!command || json_object_get(said, command))
+        return;
+    json_object_set_new(said, command, json_true());
+    buf_printf(&text, "%s: %s", text_get("label_next", screen->call->lang), command);
+    proc_lines_remark(&screen->lines, buf_str(&text));
+}
+
 /* What could not be started is no process's own output, and yet stands where one looks. */
 static int say_start_errors(struct up_screen *screen, struct tsk_error *err)
 {
@@ -221,6 +244,7 @@ static int say_start_errors(struct up_screen *screen, struct tsk_error *err)
         *err = screen->start.err;
         return -1;
     }
+    json_t *said CLEANUP_JSON = json_object();
     size_t kept = 0;
     for (size_t i = 0; i < screen->start.starts; i++) {
         const struct tsk_error *result = &screen->start.results[i];
@@ -229,11 +253,12 @@ static int say_start_errors(struct up_screen *screen, struct tsk_error *err)
         if (result->code == TSK_OK || (screen->is_stopping && tsk_error_context(result, "other")))
             continue; /* or it waited for another one, which this call has stopped */
         json_t *document CLEANUP_JSON = json_of_error(result, lang_name(screen->call->lang));
-        const char *message = json_get_string(json_object_get(document, "error"), "message", "");
+        const json_t *error = json_object_get(document, "error");
         if (result->code != TSK_PROCESS_ALREADY_RUNNING && screen->call->verdict == TSK_OK)
             screen->call->verdict = result->code;
         if (screen->call->emit_line) {
-            proc_lines_remark(&screen->lines, message);
+            say_start_error(screen, screen->start.start[i], result, json_get_string(error, "message", ""));
+            say_next(screen, error, said);
         } else {
             json_object_set_new(document, "id", json_string(screen->start.start[i]));
             screen->call->emit(screen->call, document);

@@ -160,7 +160,7 @@ static bool take_environment(struct compose *c, const struct yaml_node *value, v
         const char *text = one->text ? one->text : "", *equals = one->key ? NULL : strchr(text, '=');
         if (one->type != YAML_SCALAR || (!one->key && !equals)) {
             EXCHANGE_PROBLEM(c->r, exchange_place_of(one), c->name, "param_not_a_pair", "param", "environment", "value",
-                             text);
+                             text, "form", "KEY=VALUE");
             continue;
         }
         json_t *name CLEANUP_JSON = one->key ? json_string(one->key) : json_stringn(text, (size_t)(equals - text));
@@ -539,9 +539,13 @@ void exchange_read_compose(struct exchange_reader *r, const struct yaml_node *ro
     struct compose c = {.r = r, .shell = "bash", .shell_argument = "-c"};
     const struct yaml_node *processes = yaml_get(root, "processes");
     r->has_secrets = true;
-    if (!processes || processes->type != YAML_MAP) {
-        EXCHANGE_PROBLEM(r, exchange_place_of(processes ? processes : root), NULL, "param_type", "param", "processes",
-                         "want", "object");
+    if (!processes) {
+        EXCHANGE_PROBLEM(r, exchange_place_of(root), NULL, "param_missing", "param", "processes");
+        return;
+    }
+    if (processes->type != YAML_MAP) {
+        EXCHANGE_PROBLEM(r, exchange_place_of(processes), NULL, "param_map", "param", "processes", "want",
+                         "{web: {command: ./server}}");
         return;
     }
     for (const struct yaml_node *key = root->first; key; key = key->next) {

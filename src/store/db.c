@@ -25,16 +25,16 @@ static enum tsk_code code_of_sqlite(int rc)
     }
 }
 
-/* The command that shows who may open it, or the room that is left for the workspace. */
-static void add_look(struct tsk_error *err, bool is_denied, const char *path)
+/* The command that shows who may open it, the room that is left for the workspace, or how its file system is mounted. */
+static void add_look(struct tsk_error *err, bool is_denied, bool is_read_only, const char *path)
 {
     struct buf word CLEANUP(buf_clear) = BUF_INIT, root CLEANUP(buf_clear) = BUF_INIT;
     const char *state = strstr(path, "/.aiflow");
     if (is_denied)
         error_add_next(err, "namei -l %s", shell_word(&word, path));
-    else if (err->code == TSK_STORAGE_FULL && state > path) {
+    else if ((is_read_only || err->code == TSK_STORAGE_FULL) && state > path) {
         buf_put(&root, path, (size_t)(state - path));
-        error_add_next(err, "df -h %s", shell_word(&word, buf_str(&root)));
+        error_add_next(err, "%s %s", is_read_only ? "findmnt -T" : "df -h", shell_word(&word, buf_str(&root)));
     }
 }
 
@@ -58,11 +58,11 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
     }
     if ((rc & 0xff) == SQLITE_READONLY && faccessat(db->state_dir, "state.db", W_OK, AT_EACCESS) < 0)
         number = errno;
-    bool is_denied =
-        ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY) && (number == EACCES || number == EPERM);
+    bool is_shut = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
+    bool is_denied = is_shut && (number == EACCES || number == EPERM), is_read_only = is_shut && number == EROFS;
     error_set(err, code_of_sqlite(rc), "system_call", "what", "use the database", "path", path, "reason",
-              is_denied ? strerrordesc_np(number) : reason, NULL);
-    add_look(err, is_denied, path);
+              is_denied || is_read_only ? strerrordesc_np(number) : reason, NULL);
+    add_look(err, is_denied, is_read_only, path);
     return -1;
 }
 

@@ -247,6 +247,12 @@ static const char *given_root(const char *root)
     return given && given[0] ? given : NULL;
 }
 
+/* The caller may not know where the path comes from. */
+static int root_of_environment(struct tsk_error *err)
+{
+    return error_add_next(err, "unset TASUKI_ROOT");
+}
+
 static int look_failed(const struct look *look, const char *start, struct tsk_error *err)
 {
     errno = look->failed;
@@ -260,7 +266,7 @@ int workspace_find(const char *root, struct workspace_place *ret, struct tsk_err
     struct workspace_place place;
     struct look look = {0};
     if (absolute_path(given ? given : ".", start, err) < 0)
-        return -1;
+        return given && !root ? root_of_environment(err) : -1;
     bool found = given ? find_given(&look, start, &place) : find_existing(&look, start, &place);
     if (look.failed)
         return look_failed(&look, start, err);
@@ -278,7 +284,7 @@ int workspace_find(const char *root, struct workspace_place *ret, struct tsk_err
         error_add_next(err, "tasuki --root %s init", shell_word(&word, start));
     else
         error_add_next(err, "tasuki init");
-    return -1;
+    return given && !root ? root_of_environment(err) : -1;
 }
 
 int workspace_place_new(const char *root, struct workspace_place *ret, struct tsk_error *err)
@@ -287,7 +293,7 @@ int workspace_place_new(const char *root, struct workspace_place *ret, struct ts
     const char *given = given_root(root);
     struct look look = {0};
     if (absolute_path(given ? given : ".", start, err) < 0)
-        return -1;
+        return given && !root ? root_of_environment(err) : -1;
     snprintf(ret->root, PATH_MAX, "%s", start);
     bool is_plain = given && !is_bare_repository(&look, start);
     bool fits = is_plain ? join_path(ret->state_path, start, ".aiflow") : find_new(&look, start, ret);

@@ -199,6 +199,23 @@ def _(ws):
     assert "written by an older tasuki (schema 2, this program needs " in result.out, result
 
 
+@test("a read-only mount: each refusal says so, and names the command that shows the mount")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    script = """
+        mount --bind "$W" "$W"; mount -o remount,bind,ro "$W"; cd "$W"
+        "$T" lock acquire name a || echo "code $?"
+        "$T" proc start web || echo "code $?"
+        "$T" own note busy || echo "code $?"
+    """
+    result = unshare(ws, ["-m"], script).expect(0)
+    eq(result.out.count("code 3"), 3, result)
+    eq(result.err.count(": Read-only file system"), 3, result)
+    eq(result.err.count(f"next      findmnt -T {ws.path.resolve()}\n"), 3, result)
+
+
 @test("a full disk: STORAGE_FULL, exit 3, no lock is left; with room again it works")
 def _(ws):
     need_root("a mount")

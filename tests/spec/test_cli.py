@@ -185,11 +185,12 @@ def _(ws):
     eq(message(TASUKI_LANG=None, LANG="fr_FR.UTF-8"), english, "message with an unknown LANG")
 
 
-@test("no colours without a terminal, with NO_COLOR, or with --no-color")
+@test("no colours without a terminal, with NO_COLOR, with --no-color, or without TERM")
 def _(ws):
     run_held(ws, "a")
     for result in (ws.tasuki("lock", "list"), ws.tasuki("status"), ws.tasuki("lock", "acquire", "name", "a"),
                    ws.tty(["status"], env={"NO_COLOR": "1", "TERM": "xterm-256color"}),
+                   ws.tty(["status"], env={"TERM": None}), ws.tty(["status"], env={"TERM": ""}),
                    ws.tty(["--no-color", "lock", "list"], env={"TERM": "xterm-256color"})):
         assert ESC not in result.out + result.err, result
 

@@ -319,6 +319,10 @@ def _(ws):
     (ws.path / "folder").mkdir()
     (ws.path / ".aiflow/requests/RQ-1.yaml").write_text("title: x\nflow: gone.yaml\nstatus: ready\n")
     for words, code, right in ((("run", "f.yaml", "a", "--start", "a"), 2, "tasuki run --help"),
+                               (("workers", "list"), 2, "tasuki workers list --help"),
+                               (("agent", "parallel"), 2, "tasuki agent parallel --help"),
+                               (("own", "note", "a\tb"), 2, "tasuki own note --help"),
+                               (("confirm", "0" * 32), 5, "tasuki status"),
                                (("up", "-f", "docker-compose.yaml"), 2, "tasuki up --help"),
                                (("proc", "import", "nosuch.yaml"), 5, "tasuki proc import FILE"),
                                (("up", "-f", "folder"), 3, "ls folder"),

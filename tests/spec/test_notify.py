@@ -149,11 +149,11 @@ def _(ws):
                         ("keep: {colour: 1}\n", "使えるキー: runs, days", "可用的键: runs, days"),
                         ("notify: {done: []}\n", "notify.done は desktop、bell、", "notify.done 必须是 desktop、bell、"),
                         ("processes: {guard: foo}\n", "processes.guard は ask, warn, off のいずれか", "processes.guard 必须是 ask, warn, off 之一"),
-                        ("agents: {a: {}}\n", "エージェント a に run: [PROGRAM, ..., \"{task}\"] がありません", "智能体 a 没有 run: [PROGRAM, ..., \"{task}\"]"),
+                        ("agents: {a: {}}\n", "エージェント a に run: [PROGRAM, ..., \"{task}\"] がありません", "代理 a 没有 run: [PROGRAM, ..., \"{task}\"]"),
                         ("agents: {a: {run: x}}\n", "run は語のリスト", "run 必须是词的列表"),
                         ("agents: {a: {run: [x], retries: many}}\n", "retries は 0 から 1000 まで", "retries 必须是 0 到 1000 之间"),
                         ("agents: {a: {run: [x], timout: 1s}}\n", "キー timout は使えません。timeout のことですか", "未知的键 timout；是否指 timeout"),
-                        ("teams: {t: {agents: [b]}}\n", "agents: にエージェント b がありません", "agents: 中没有智能体 b"),
+                        ("teams: {t: {agents: [b]}}\n", "agents: にエージェント b がありません", "agents: 中没有代理 b"),
                         ("agents: {a: {run: [x]}}\nteams: {t: {agents: [a], policy: {at_least: 2}}}\n", "at_least は 1 からチームの人数まで", "at_least 必须是 1 到团队大小")):
         configure(ws, text)
         for lang, words in zip(("ja", "zh"), said):

@@ -95,6 +95,16 @@ def _(ws):
     check_error(ws.tasuki("--root", "missing", *ACQUIRE), 5, "NOT_FOUND")
 
 
+@test("a TASUKI_ROOT that leads nowhere is named by the command that takes it away")
+def _(ws):
+    (ws.path / "empty").mkdir()
+    for name in ("empty", "missing"):
+        error = check_error(ws.tasuki(*ACQUIRE, "--json", env={"TASUKI_ROOT": ws.path / name}), 5, "NOT_FOUND")
+        eq(error["next"][-1], "unset TASUKI_ROOT", name)
+        error = check_error(ws.tasuki("--root", name, *ACQUIRE, "--json"), 5, "NOT_FOUND")
+        assert "unset TASUKI_ROOT" not in error.get("next", []), error
+
+
 @test("a workspace whose path is 3,000 bytes long works", init=False)
 def _(ws):
     deep = ws.path / "/".join(["d" * 200] * 15)

@@ -613,6 +613,48 @@ def _(ws):
     eq(states(p), {"bad": "NotStarted", "web": "Stopped"}, "afterwards")
 
 
+@test("without a file, up proposes to write one: an export of what is registered, or a Procfile; down proposes to look")
+def _(ws):
+    Processes(ws)
+    later = lambda verb: ws.tasuki(verb, "--json").expect(5).error["next"][1:]
+    eq((later("up"), later("down")), (["echo 'NAME: COMMAND' > Procfile"], []), "with nothing")
+    ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    eq((later("up"), later("down")), (["tasuki proc export > tasuki.yaml"], ["tasuki proc list"]), "with a process")
+
+
+@test("a process-compose.yaml without processes, or with a list of them, is told what is missing")
+def _(ws):
+    for text, why in (("web: {command: x}\n", "1:1: processes is missing"),
+                      ("processes: [web]\n", "1:12: processes must be a map, such as {web: {command: ./server}}")):
+        write(ws, "process-compose.yaml", text)
+        assert f"process-compose.yaml:{why}\n" in ws.tasuki("up").expect(2).err, text
+
+
+@test("an error that does not name its process has the name in front, also with --quiet")
+def _(ws):
+    Processes(ws)
+    write(ws, "Procfile", "one: exec sleep 1000\ntwo: exec sleep 1000\n")
+    ws.tasuki("up", "--detach").expect(0)
+    ws.tasuki("down").expect(0)
+    guard = ws.path / ".aiflow/processes/.guard"
+    guard.unlink()
+    guard.mkdir()
+    for words in [], ["--quiet"]:
+        err = ws.finish(up(ws, *words)).expect(3).err
+        eq([line.split(": ")[0] for line in err.splitlines() if str(guard) in line], ["one", "two"], err)
+    guard.rmdir()
+
+
+@test("a process that cannot be started comes with the command that helps, said once")
+def _(ws):
+    Processes(ws)
+    write(ws, "Procfile", "bad: /no/such/program\n")
+    for words, count in ([], 1), (["--quiet"], 0):
+        err = ws.finish(up(ws, *words)).expect(7).err
+        assert "/no/such/program" in err, err
+        eq(err.splitlines().count("next: tasuki proc status bad"), count, err)
+
+
 @test("a second up, of which one is to be started, names those that run on after its SIGINT")
 def _(ws):
     p = Processes(ws)

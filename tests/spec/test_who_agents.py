@@ -168,7 +168,7 @@ def _(ws):
     ws.spawn_command([*alone, "lock", "run", "a", "--wait", "1h", "--", "true"], env={"TASUKI_AGENT": "cleo"})
     cleo = ws.until(lambda: agents(ws).get("cleo"), "cleo is here")
     eq((cleo["instance"], cleo["alive"], [(one["id"], one["for"]["label"]) for one in cleo["waiting"]]), (None, True, [("a", "bob")]), "cleo")
-    assert "cleo  alive: it waits at this moment" in ws.tasuki("agents").out
+    assert "cleo  alive: it is waiting at this moment" in ws.tasuki("agents").out
 
 
 @test("agents shows for whom one waits who waits for a run, and since when")
