@@ -13,6 +13,8 @@ scenarios(
     asked_on_phone="on a phone the strip says what an agent asks, and the second question shows whose thing it is",
     menus="no entry of a menu leaves it, and no menu leaves the window",
     rules="a start stands before the lines of its process, an exit behind them, while they come and when they are read again",
+    ends="an end is one rule: code or signal, after how long, and when the next start is due",
+    broke_on_phone="on a phone a broken thing is one target that says everything, uncut",
     came_back="after a way back the keys act on the process that is shown",
     run_signs="a run: the way to what runs, the words of its attempts, the time of the next one, the buttons beside the facts",
     room="what has room is not cut: progress of the queue, names, states, the lock of a request",
