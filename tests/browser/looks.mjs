@@ -91,6 +91,22 @@ export async function broke_on_phone(play) {
   await page.locator(".detail").getByRole("button", { name: "Start now" }).waitFor();
 }
 
+/** In a narrow window the list stays beside a combined log: another process can be chosen, and the combination be ended. */
+export async function combined_narrow(play) {
+  for (const id of ["a", "b", "c"]) await play.cli("proc", "create", id, "--start", "--no-wait", "--", "sh", "-c", `echo from ${id}; sleep 1000`);
+  for (const width of [768, 380]) {
+    const page = await play.window({ width, height: 900 });
+    await play.go(page, "#/processes");
+    await page.locator(".list-pane [data-menu]").click();
+    await page.getByRole("menuitem", { name: /^Combined log/ }).click();
+    for (const id of ["a", "b", "c"]) await page.getByRole("checkbox", { name: id, exact: true }).check();
+    for (const id of ["a", "b", "c"]) await play.sees(page, `from ${id}`, ".log .ln");
+    await page.getByRole("button", { name: "End the combined log" }).click();
+    await play.until(async () => (await page.getByRole("checkbox").count()) === 0, "it has ended");
+    await page.context().close();
+  }
+}
+
 /** The keys act on the process that the address has come back to, and not on the row that was clicked before. */
 export async function came_back(play) {
   for (const id of ["api", "db"]) await play.cli("proc", "create", id, "--start", "--no-wait", "--", "sleep", "1000");

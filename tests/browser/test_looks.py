@@ -15,6 +15,7 @@ scenarios(
     rules="a start stands before the lines of its process, an exit behind them, while they come and when they are read again",
     ends="an end is one rule: code or signal, after how long, and when the next start is due",
     broke_on_phone="on a phone a broken thing is one target that says everything, uncut",
+    combined_narrow="in a narrow window a third process can join a combined log, and the combination can be ended",
     came_back="after a way back the keys act on the process that is shown",
     run_signs="a run: the way to what runs, the words of its attempts, the time of the next one, the buttons beside the facts",
     room="what has room is not cut: progress of the queue, names, states, the lock of a request",
