@@ -17,7 +17,7 @@ export async function palette_tab(play) {
   await form.getByRole("button", { name: "Copy as command" }).click();
   await play.sees(page, "Copied.", ".toast");
   play.eq(await page.evaluate(() => navigator.clipboard.readText()), "tasuki proc stop web --note 'for a test'", "the command");
-  await form.getByRole("button", { name: "run", exact: true }).click();
+  await form.getByRole("button", { name: "Run", exact: true }).click();
   await play.sees(page, '"id": "web"', ".answer-json");
   play.eq((await play.json("proc", "status", "web")).state_name, "Stopped", "it was stopped");
   await page.keyboard.press("Escape");
@@ -60,13 +60,13 @@ export async function form_caller(play) {
   };
   await open("other");
   await play.sees(page, "tasuki lock acquire name other", ".form-command");
-  await form.getByRole("button", { name: "run", exact: true }).click();
+  await form.getByRole("button", { name: "Run", exact: true }).click();
   await play.sees(page, '"fence"', ".answer-json");
   await page.keyboard.press("Escape");
   await open("deploy");
   await form.getByLabel(/^force/).check();
   await play.sees(page, "tasuki lock acquire name deploy --force", ".form-command");
-  await form.getByRole("button", { name: "run", exact: true }).click();
+  await form.getByRole("button", { name: "Run", exact: true }).click();
   await page.getByRole("alertdialog").locator(".btn.danger").click();
   await play.until(async () => (await play.json("lock", "list")).locks.find((one) => one.id === "deploy")?.holder?.who?.label === "page", "the page has the lock");
   await play.end(holder);
@@ -195,7 +195,8 @@ export async function older_events(play) {
   await play.go(page, "#/events");
   await play.sees(page, "other", ".c-event");
   play.eq(await page.locator(".c-event").filter({ hasText: "the-first" }).count(), 0, "what the page does not keep");
-  await play.until(async () => Number((await page.locator(".hourbars svg").getAttribute("aria-label")).match(/\d+/)[0]) >= 1801, "the bars count what the page does not keep");
+  await play.until(async () => Number((await page.locator(".hourbars svg").getAttribute("aria-label")).match(/[\d,]+/)[0].replace(",", "")) >= 1801, "the bars count what the page does not keep");
+  await play.sees(page, /1,\d{3}\+ today/, ".tools-row");
   const older = page.getByRole("button", { name: "Older events" });
   for (let i = 0; i < 12 && (await page.locator(".c-event").filter({ hasText: "the-first" }).count()) === 0; i++) {
     const before = await page.locator(".c-event").count();

@@ -59,6 +59,54 @@ export async function rules(play) {
   await play.becomes(() => page.locator(".log .lines > *").evaluateAll((all) => all.map((one) => /start \d+|begins|ends|exit \d/.exec(one.textContent)?.[0] ?? one.textContent)), expected, "the log that is read again");
 }
 
+/** An end says how and after how long, and when the next start is due, in one rule: while it is followed, and when it is read again. */
+export async function ends(play) {
+  await play.cli("proc", "create", "tries", "--log", "stamped", "--restart", "on-failure", "--backoff", "600s", "--", "sh", "-c", "echo begins; exit 3");
+  await play.cli("proc", "create", "killed", "--start", "--no-wait", "--", "sleep", "1000");
+  const page = await play.window();
+  const rules = () => page.locator(".log .cutln").evaluateAll((all) => all.map((one) => one.textContent.replace(/\d+\.\d s/, "N s").replace(/ · \d\d:\d\d:\d\d · pid \d+/, "")));
+  await play.go(page, "#/processes/tries");
+  await play.sees(page, "No output yet", ".log");
+  await play.cli("proc", "start", "tries", "--quiet", "--no-wait");
+  const expected = ["start 1", "exit 3 after N s", "start 2", "exit 3 after N s · again in 10 min"];
+  await play.becomes(rules, expected, "the rules that are followed");
+  await page.reload();
+  await play.becomes(rules, expected, "the rules that are read again");
+  await play.go(page, "#/processes/killed");
+  await play.becomes(rules, ["start 1"], "it runs");
+  process.kill((await play.json("proc", "status", "killed")).pid, "SIGKILL");
+  await play.becomes(rules, ["start 1", "SIGKILL after N s"], "how it was killed");
+  await play.sees(page, "SIGKILL", ".detail .exit");
+}
+
+/** On a phone a broken thing is three lines that say everything, and one target. */
+export async function broke_on_phone(play) {
+  await play.cli("proc", "create", "api", "--start", "--no-wait", "--restart", "on-failure", "--backoff", "600s", "--", "sh", "-c", "echo 'address already in use' >&2; exit 1");
+  const page = await play.window({ width: 380, height: 820 });
+  const row = page.locator(".item.broke", { hasText: "address already in use" });
+  await row.getByText("started by run.mjs").waitFor();
+  await play.becomes(() => cut(row.locator(".cut:visible")), [], "what is cut");
+  play.eq(await row.locator(".acts").isVisible(), false, "its buttons are on its own page");
+  await row.getByText("address already in use").click({ force: true });
+  await page.locator(".detail").getByRole("button", { name: "Start now" }).waitFor();
+}
+
+/** In a narrow window the list stays beside a combined log: another process can be chosen, and the combination be ended. */
+export async function combined_narrow(play) {
+  for (const id of ["a", "b", "c"]) await play.cli("proc", "create", id, "--start", "--no-wait", "--", "sh", "-c", `echo from ${id}; sleep 1000`);
+  for (const width of [768, 380]) {
+    const page = await play.window({ width, height: 900 });
+    await play.go(page, "#/processes");
+    await page.locator(".list-pane [data-menu]").click();
+    await page.getByRole("menuitem", { name: /^Combined log/ }).click();
+    for (const id of ["a", "b", "c"]) await page.getByRole("checkbox", { name: id, exact: true }).check();
+    for (const id of ["a", "b", "c"]) await play.sees(page, `from ${id}`, ".log .ln");
+    await page.getByRole("button", { name: "End the combined log" }).click();
+    await play.until(async () => (await page.getByRole("checkbox").count()) === 0, "it has ended");
+    await page.context().close();
+  }
+}
+
 /** The keys act on the process that the address has come back to, and not on the row that was clicked before. */
 export async function came_back(play) {
   for (const id of ["api", "db"]) await play.cli("proc", "create", id, "--start", "--no-wait", "--", "sleep", "1000");
@@ -104,6 +152,10 @@ export async function room(play) {
   const page = await play.window({ width: 768, height: 900 });
   await page.locator(".strip").getByText("0 of 1 task").waitFor();
   play.eq(await cut(page.locator(".strip a.cut, .strip a.cut .cut, .strip a.cut .num")), [], "the queue's progress at 768 px");
+  for (const width of [1399, 1241, 1110, 1101, 900]) {
+    await page.setViewportSize({ width, height: 900 });
+    play.eq(await cut(page.locator(".strip a.cut .cut")), [], `what the queue runs at ${width} px`);
+  }
   await play.go(page, "#/runs");
   for (const width of [768, 380]) {
     await page.setViewportSize({ width, height: 820 });

@@ -205,7 +205,7 @@ export async function palette(play) {
   await play.sees(page, "tasuki flow validate", "[role=option]");
   await page.keyboard.press("Enter");
   await page.getByLabel(/^flow/).fill("release");
-  await page.getByRole("dialog").getByRole("button", { name: "run" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Run" }).click();
   await play.sees(page, '"valid"', ".answer-json");
 }
 

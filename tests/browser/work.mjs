@@ -530,6 +530,8 @@ export async function palette_things(play) {
   await play.until(async () => (await options.allInnerTexts()).length > 0, "hits");
   const hits = await options.allInnerTexts();
   play.eq(hits.length, new Set(hits).size, "different rows");
+  await input.fill("stop jo");
+  await play.until(() => options.evaluateAll((all) => all.some((one) => one.textContent.startsWith("job process"))), "the thing itself, beside what can be done to it");
   await input.fill("force src-api");
   await options.filter({ hasText: "Force lock src-api" }).click();
   await page.getByRole("alertdialog").getByRole("button", { name: "Keep it" }).click();

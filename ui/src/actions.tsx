@@ -24,6 +24,7 @@ export interface Action {
   question?: () => Question; // asked before
   done?: string; // a toast
   undo?: () => Action;
+  keys?: string; // that do it, too
   disabled?: string | undefined; // why it cannot be done now
   tone?: "pri" | "danger" | "askb" | "ghost" | undefined;
   then?: (answer: unknown, ms: number) => void;
@@ -121,6 +122,7 @@ export function Act({ action, small, wide, hideIcon }: { action: Action; small?:
     >
       {action.icon && !hideIcon && <Icon name={action.icon} />}
       {action.label}
+      {action.keys && <kbd aria-hidden="true">{action.keys}</kbd>}
     </button>
   );
 }

@@ -64,10 +64,17 @@ export function calm(text: string): string {
   return LEFTWARD.test(rest) ? `\u2068${rest}\u2069` : rest;
 }
 
+const digits = new Intl.NumberFormat("en-US");
+
+/** `1,204`: the same in the three languages. */
+export const grouped = (n: number): string => digits.format(n);
+
+const valueOf = (value: string | number | undefined): string => (typeof value === "number" ? grouped(value) : calm(String(value)));
+
 /** `{s}` and `{es}` are the ending of more than one, of what `{total}` or `{n}` counts. */
 export function fill(text: string, values: Values): string {
   const ending = (of: string): string => (String(values["total"] ?? values["n"]) === "1" ? "" : of);
-  return text.replace(/\{(\w+)\}/g, (whole, name: string) => (name in values ? calm(String(values[name])) : name === "s" || name === "es" ? ending(name) : whole));
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => (name in values ? valueOf(values[name]) : name === "s" || name === "es" ? ending(name) : whole));
 }
 
 export function t(key: TextKey, values?: Values): string {

@@ -6,7 +6,7 @@ import type { TrailEvent } from "../api/types";
 import { onEvent } from "../live";
 import { getWorld, useWorld } from "../store";
 import { t, titled } from "../text";
-import { bytes, clock, span } from "../time";
+import { bytes, clock, duration, span } from "../time";
 import { Seg } from "../ui/parts";
 import type { NewLine, Part, Place } from "./buffer";
 import { isLive, useLog, when, type Feed, type Hit } from "./feed";
@@ -33,18 +33,49 @@ interface LogLine {
 /** The event of a start may be a little later than the first line of output. */
 const START_LATE_MS = 100;
 
+/** When a start began: the events of the page reach only so far back, and the newest ones are not among them yet. */
+const begun = new Map<string, number>();
+const startOf = (data: TrailEvent["data"]): string => `${String(data["process_id"])} ${String(data["run"])}`;
+
+/** How it ended, and after how long if that is known. */
+function exitText(event: TrailEvent): string {
+  const data = event.data;
+  const exit = typeof data["signal"] === "string" ? data["signal"] : t("exit.code", { code: String(data["exit_code"] ?? "?") });
+  const isItsStart = (one: TrailEvent): boolean => one.type === "process.started" && startOf(one.data) === startOf(data);
+  const known = getWorld().events.find(isItsStart);
+  const began = begun.get(startOf(data)) ?? (known && Date.parse(known.time));
+  return began === undefined ? t("log.rule.exit", { exit, time: clock(event.time) }) : t("log.rule.exit_after", { exit, took: duration(Date.parse(event.time) - began, true) });
+}
+
 function ruleOf(event: TrailEvent): NewLine | null {
   const data = event.data, at = Date.parse(event.time);
-  if (event.type === "process.started") return { rule: true, time: event.time, at: at - START_LATE_MS, text: t("log.rule.start", { n: String(data["run"] ?? ""), time: clock(event.time), pid: String(data["pid"] ?? "") }) };
+  if (event.type === "process.started") {
+    if (begun.size > 1000) begun.clear();
+    begun.set(startOf(data), at);
+    return { rule: true, time: event.time, at: at - START_LATE_MS, text: t("log.rule.start", { n: String(data["run"] ?? ""), time: clock(event.time), pid: String(data["pid"] ?? "") }) };
+  }
   if (event.type === "process.exited") {
     const isBad = data["by"] === "itself" && data["exit_code"] !== 0;
-    const code = data["exit_code"] ?? "?";
-    return { rule: true, bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : t("log.rule.exit", { code: String(code), time: clock(event.time) }) };
+    return { rule: true, bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : exitText(event) };
   }
   if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, bad: true, time: event.time, at, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
   if (event.type === "LOG_TRUNCATED") return { rule: true, time: event.time, at, text: t("log.dropped", { size: bytes(Number(data["lost"] ?? 0)) }) };
   if (event.type === "LOG_GAP") return { rule: true, time: event.time, at, text: t("log.rule.gap") };
   return null;
+}
+
+/** Of the events of one process. An exit and the restart that follows it are one rule. */
+function rulesOf(events: TrailEvent[]): NewLine[] {
+  const rules: NewLine[] = [];
+  let before = "";
+  for (const event of events) {
+    const rule = ruleOf(event), last = rules[rules.length - 1];
+    if (!rule) continue;
+    if (event.type === "process.restarting" && before === "process.exited" && last) last.text += ` · ${rule.text}`;
+    else rules.push(rule);
+    before = event.type;
+  }
+  return rules;
 }
 
 function linesOf(line: LogLine, source: string | undefined): NewLine[] {
@@ -59,10 +90,7 @@ function merged(lines: NewLine[], events: TrailEvent[]): NewLine[] {
   let last = 0;
   for (const line of lines) keyed.push({ at: (last = line.time ? Date.parse(line.time) : last), line });
   let before = 0;
-  for (const event of events) {
-    const rule = ruleOf(event);
-    if (rule) keyed.push({ at: (before = Math.max(before, rule.at ?? 0)), line: rule });
-  }
+  for (const rule of rulesOf(events)) keyed.push({ at: (before = Math.max(before, rule.at ?? 0)), line: rule });
   return keyed.sort((a, b) => a.at - b.at).map((one) => one.line);
 }
 
@@ -210,15 +238,19 @@ export function ProcessLog({ ids }: { ids: string[] }): JSX.Element {
   const [stream, setStream] = useState<Stream>("both");
   const mode = useWorld((w) => w.processes.find((one) => one.id === ids[0])?.log.mode);
   const log = useLog(`${ids.join()} ${stream}`, () => (ids.length > 1 ? new CombinedFeed(ids, stream) : new ProcessFeed(ids[0] ?? "", stream)));
-  useEffect(
-    () =>
-      onEvent((event) => {
-        const id = String(event.data["process_id"] ?? "");
-        const rule = ids.includes(id) ? ruleOf(event) : null;
-        if (rule) log.put([ids.length > 1 ? { ...rule, source: id, text: `${id}: ${rule.text}` } : rule]);
-      }),
-    [log],
-  );
+  useEffect(() => {
+    const together: TrailEvent[] = []; // what one message brings
+    const put = (): void => {
+      const events = together.splice(0);
+      for (const id of ids) {
+        const rules = rulesOf(events.filter((one) => one.data["process_id"] === id));
+        log.put(ids.length > 1 ? rules.map((rule) => ({ ...rule, source: id, text: `${id}: ${rule.text}` })) : rules);
+      }
+    };
+    return onEvent((event) => {
+      if (ids.includes(String(event.data["process_id"] ?? "")) && together.push(event) === 1) queueMicrotask(put);
+    });
+  }, [log]);
   const filter = (
     <Seg
       label={t("log.streams")}

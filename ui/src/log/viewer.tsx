@@ -73,7 +73,7 @@ function Row(props: { line: Line; top: number | null; search: RegExp | null; isH
   if (line.rule)
     return (
       <div class={`cutln${line.bad ? " bad" : ""}`} style={style}>
-        <span>{line.text}</span>
+        <span title={line.time ? exact(line.time) : undefined}>{line.text}</span>
       </div>
     );
   return (

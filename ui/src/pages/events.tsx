@@ -6,7 +6,7 @@ import type { TrailEvent } from "../api/types";
 import { useKey } from "../keys";
 import { groupOf, isBad, placeOf, sentenceOf, type EventGroup } from "../sentences";
 import { useTick, useWorld } from "../store";
-import { t, titled } from "../text";
+import { grouped, t, titled } from "../text";
 import { clock, exact, now } from "../time";
 import { Menu } from "../ui/overlays";
 import { By, Empty, Search, Seg } from "../ui/parts";
@@ -154,6 +154,8 @@ export function Events(): JSX.Element {
   const shown = matching.filter((one) => one.id <= limit).slice(-most).sort((a, b) => b.time.localeCompare(a.time) || b.id - a.id); // ids are places in the trail
   const waiting = matching.filter((one) => one.id > limit).length;
   const today = new Date(now()).toDateString();
+  const ofToday = events.filter((one) => new Date(one.time).toDateString() === today).length;
+  const areMore = ofToday === events.length && more !== null; // midnight is before the ones that the page has
   const choices: { value: Filter; label: string }[] = [
     { value: "all", label: t("filter.all") },
     { value: "processes", label: t("nav.processes") },
@@ -175,7 +177,7 @@ export function Events(): JSX.Element {
           </Menu>
         )}
         <span class="grow" />
-        <span class="dim num">{t("events.today", { n: events.filter((one) => new Date(one.time).toDateString() === today).length })}</span>
+        <span class="dim num">{t("events.today", { n: areMore ? `${grouped(ofToday)}+` : ofToday })}</span>
         <button type="button" class={`btn${follows ? " held" : ""}`} aria-pressed={follows} onClick={() => setFollows(!follows)}>
           <Icon name="down" />
           {t("log.follow")}

@@ -1,7 +1,7 @@
 // The first page: what waits for me, what broke, what runs.
 import type { JSX } from "preact";
 import { Act, resumeRun, startProcess } from "../actions";
-import type { Lock, Process, Run } from "../api/types";
+import type { Lock, Process, Run, TaskState } from "../api/types";
 import { allBroken, isAsking, openQuestions, openRunsOf, runningProcesses, type Broken } from "../broke";
 import { useUsage } from "../cpu";
 import { useLastError, useRunError } from "../lastline";
@@ -127,11 +127,17 @@ function BrokenRow({ one }: { one: Broken }): JSX.Element {
   return (
     <div class="item broke">
       <Glyph name="cross" tone="bad" label="FAIL" />
-      <div class="name cut">{one.name}</div>
-      <div class="cut">{one.summary}</div>
-      <a class="btn s" href={href("doctor")}>
-        {t("look")}
+      <a class="name cut" href={href("doctor")} data-row>
+        {one.name}
       </a>
+      <div class="cut">
+        <div class="cut">{one.summary}</div>
+      </div>
+      <span class="row acts">
+        <a class="btn s" href={href("doctor")}>
+          {t("look")}
+        </a>
+      </span>
     </div>
   );
 }
@@ -141,19 +147,21 @@ function RunRow({ run }: { run: Run }): JSX.Element {
   const asks = useWorld((w) => isAsking(w, run.run_id));
   const request = useWorld((w) => w.requests.find((one) => one.id === run.request_id));
   useTick();
-  const running = detail?.tasks.filter((task) => task.state === "running").map((task) => task.task) ?? [];
+  const named = (state: TaskState): string[] => (detail?.tasks ?? []).filter((task) => task.state === state).map((task) => task.task);
+  const running = named("running").slice(0, 3).join(", "), retried = named("retry"), first = retried[0];
   const lock = request?.lock ?? null;
   return (
     <a class="item c-run" href={href("runs", run.run_id)} data-row>
       <Mark state={runState(asks ? "NEEDS_INPUT" : run.status)} />
       <span class="name cut">{run.flow}</span>
       <span class="cut dim">
-        {running.length > 0 && (
+        {running && (
           <>
-            {t("run.runs")} <span class="mid">{running.slice(0, 3).join(", ")}</span>
+            {t("run.runs")} <span class="mid">{running}</span>
           </>
         )}
-        {request && ` · ${calm(request.title)}`}
+        {first && `${running && t("comma")}${retried.length === 1 ? t("run.retries.one", { task: first }) : t("run.retries.many", { n: retried.length })}`}
+        {request && `${running || first ? " · " : ""}${calm(request.title)}`}
       </span>
       <Progress run={detail ?? run} />
       <By name={nameOfWho(run.started_by) ?? (lock ? nameOfHolder(lock.holder) : null)} />

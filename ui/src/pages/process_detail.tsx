@@ -60,25 +60,27 @@ function restartPolicy(process: Process): string {
   return `${process.restart}, ${process.max_retries === null ? t("process.no_limit") : t("process.at_most", { n: process.max_retries })}`;
 }
 
-function useFacts(process: Process): [string, ComponentChildren][] {
+/** Label, value, and whether it has a line of its own. */
+type Fact = [string, ComponentChildren, boolean?];
+
+function useFacts(process: Process): Fact[] {
   const depends = useWorld((w) => w.processes.filter((one) => one.id in process.depends_on));
   const by = nameOfWho(process.started_by);
   const url = urlOf(process);
   const started = process.state?.["Running"]?.started_at;
-  const facts: [string, ComponentChildren][] = [[t("fact.directory"), <span class="mono cut" title={process.cwd ?? ""}>{directoryOf(process)}</span>]];
+  const facts: Fact[] = [[t("fact.directory"), <span class="mono cut" title={process.cwd ?? ""}>{directoryOf(process)}</span>]];
   if (process.branch) facts.push([t("fact.branch"), <span class="mono">{process.branch}</span>]);
   if (process.log.size) facts.push([t("fact.log_size"), <span class="num">{bytes(process.log.size)}</span>]);
   if (url) facts.push([t("fact.url"), <a class="link" href={url} target="_blank" rel="noreferrer noopener">{url} <Icon name="out" /></a>]);
   if (process.pid) facts.push(["pid", <span class="num">{process.pid}</span>]);
   if (started) facts.push([t("process.up"), <span class="num">{uptime(now() - Date.parse(started))}</span>]);
   facts.push([t("fact.restarts"), <>{process.restarts} <span class="dim">{restartPolicy(process)}</span></>]);
-  if (process.last_exits?.[0]) facts.push([t("fact.last_exit"), <Exits process={process} />]);
   if (process.restart !== "no") facts.push([t("fact.backoff"), <span class="num">{[...new Set([duration(process.backoff_ms, true), duration(process.backoff_max_ms, true)])].join(" – ")}</span>]);
   facts.push([t("fact.log_mode"), <span class="mono">{process.log.mode}</span>]);
   facts.push([t("fact.restore"), process.auto_start_on_restore ? t("process.restores") : t("process.restores_not")]);
   if (process.ready) facts.push([t("fact.ready"), <span class="mono cut">{probeText(process.ready)}</span>]);
   if (process.health) facts.push([t("fact.health"), <span class="mono cut">{probeText(process.health)}</span>]);
-  if (by) facts.push([t("fact.started_by"), <By name={by} wide />]);
+  if (by) facts.push([t("fact.started_by"), <span class="row"><By name={by} wide />{by.note && <span class="dim cut">{by.note}</span>}</span>]);
   if (depends.length > 0)
     facts.push([
       t("fact.waits_for"),
@@ -93,6 +95,7 @@ function useFacts(process: Process): [string, ComponentChildren][] {
   const names = Object.keys(process.env);
   if (names.length > 0) facts.push([t("fact.env"), <span class="mono cut" title={names.map((name) => `${name}=${process.env[name]}`).join("\n")}>{names.join(" ")}</span>]);
   if ((process.leftovers?.length ?? 0) > 0) facts.push([t("fact.leftovers"), <span class="warn">{t("process.leftovers", { n: process.leftovers?.length ?? 0 })}</span>]);
+  if (process.last_exits?.[0]) facts.push([t("fact.last_exit"), <Exits process={process} />, true]);
   return facts;
 }
 
@@ -163,8 +166,8 @@ export function ProcessDetail({ process: short }: { process: Process }): JSX.Ele
           </span>
         </div>
         <dl class="kv two-kv">
-          {facts.map(([label, value]) => (
-            <div key={label}>
+          {facts.map(([label, value, isWide]) => (
+            <div key={label} class={isWide ? "whole" : undefined}>
               <dt>{label}</dt>
               <dd class="cut">{value}</dd>
             </div>

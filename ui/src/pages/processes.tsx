@@ -149,7 +149,7 @@ export function Processes({ id }: { id: string | undefined }): JSX.Element {
     );
   const isCombined = marked !== null && marked.length > 1;
   return (
-    <div class={`split${id || isCombined ? " has-detail" : ""}`}>
+    <div class={`split${isCombined ? " combined" : id ? " has-detail" : ""}`}>
       <section class="pane list-pane" aria-label={t("nav.processes")}>
         <div class="row tools-row">
           <Seg
@@ -206,7 +206,14 @@ export function Processes({ id }: { id: string | undefined }): JSX.Element {
           ))}
           {shown.length === 0 && <p class="dim pad">{titled("empty.search", { q: words })[0]}</p>}
         </div>
-        {marked && <p class="dim small pad">{t("process.combine_hint")}</p>}
+        {marked && (
+          <p class="row dim small pad">
+            {!isCombined && t("process.combine_hint")}
+            <button type="button" class="btn s" onClick={() => setMarked(null)}>
+              {t("process.combine_end")}
+            </button>
+          </p>
+        )}
       </section>
       {isCombined ? (
         <section class="pane detail" aria-label={t("process.combined")}>

@@ -13,7 +13,7 @@ import { runState, taskState } from "../states";
 import { useCanAct, useTick, useWorld } from "../store";
 import { t, titled } from "../text";
 import { clock, duration, exact, now, tookOf } from "../time";
-import { AnswerForm, useQuestions } from "../ui/answer";
+import { AnswerForm, useQuestions } from "../ui/answer_form";
 import { Menu } from "../ui/overlays";
 import { By, copy, Empty, IconButton, Left, LockedTag, Seg, Skeleton, StateTag, StateText } from "../ui/parts";
 import { Progress } from "../ui/progress";

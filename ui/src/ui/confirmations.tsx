@@ -116,7 +116,7 @@ function useRest(one: OpenConfirmation): number {
 }
 
 /** As a strip it is read out, once: what changes each second is not. In lists it is a card among others. */
-function Asked({ one, isStrip }: { one: OpenConfirmation; isStrip: boolean }): JSX.Element | null {
+function Asked({ one, isStrip, isFirst }: { one: OpenConfirmation; isStrip: boolean; isFirst: boolean }): JSX.Element | null {
   const isLive = useWorld((w) => w.live === "live");
   const rest = useRest(one);
   if (rest <= 0) return null;
@@ -127,7 +127,7 @@ function Asked({ one, isStrip }: { one: OpenConfirmation; isStrip: boolean }): J
       </span>
       <Wish one={one} />
       <span class="row">
-        <Act small action={denyConfirmation(one)} />
+        <Act small action={{ ...denyConfirmation(one), ...(isStrip && isFirst ? { keys: "Ctrl ⌫" } : {}) }} />
         <Act small action={allowConfirmation(one)} />
       </span>
     </div>
@@ -158,8 +158,8 @@ export function ConfirmationList({ isStrip = false }: { isStrip?: boolean }): JS
   const open = useWorld((w) => w.confirmations);
   return (
     <>
-      {open.map((one) => (
-        <Asked key={one.id} one={one} isStrip={isStrip} />
+      {open.map((one, i) => (
+        <Asked key={one.id} one={one} isStrip={isStrip} isFirst={i === 0} />
       ))}
     </>
   );

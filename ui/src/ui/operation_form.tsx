@@ -6,7 +6,7 @@ import { call, registerCaller } from "../api/http";
 import { refresh } from "../live";
 import type { Operation, Parameter } from "../operations";
 import { useCanAct } from "../store";
-import { t } from "../text";
+import { capital, t } from "../text";
 import { splitWords } from "../words";
 import { Check, Choose, Field, Text } from "./form";
 import { Dialog } from "./overlays";
@@ -128,7 +128,7 @@ export function OperationForm({ operation, known, onClose }: { operation: Operat
             {t("close")}
           </button>
           <button type="submit" class="btn pri" disabled={!canAct}>
-            {t("palette.run_it")}
+            {capital(t("palette.run_it"))}
           </button>
         </div>
       </form>

@@ -49,7 +49,7 @@ function fromAction(key: string, title: string, detail: string, action: actions.
 /** State, how long it runs, and the party that has started it. */
 function processDetail(process: Process): string {
   const started = process.state?.["Running"]?.started_at;
-  return [processState(process).word, started ? uptime(now() - Date.parse(started)) : "", nameOfWho(process.started_by)?.label ?? ""].filter(Boolean).join(" · ");
+  return [process.state_name === "Running" ? t("process.state.Running") : "", processState(process).word, started ? uptime(now() - Date.parse(started)) : "", nameOfWho(process.started_by)?.label ?? ""].filter(Boolean).join(" · ");
 }
 
 function processEntries(world: World): Entry[] {
@@ -156,7 +156,7 @@ function Marked({ text, words }: { text: string; words: string[] }): JSX.Element
   return <>{parts.map((one, i) => (one.hit ? <u key={i}>{one.text}</u> : one.text))}</>;
 }
 
-const SHOWN = 8;
+const SHOWN = 8, NEAR = 3;
 
 function useEntries(query: string): Entry[] {
   const [operations, setOperations] = useState<Operation[]>([]);
@@ -164,11 +164,14 @@ function useEntries(query: string): Entry[] {
   return useMemo(() => {
     const world = getWorld();
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const rank = (list: Entry[], most: number): Entry[] =>
-      list.map((one) => ({ one, points: score(`${one.title} ${one.command}`, words) })).filter((x) => x.points >= 0).sort((a, b) => b.points - a.points).slice(0, most).map((x) => x.one);
+    const rank = (list: Entry[], most: number, by = words): Entry[] =>
+      list.map((one) => ({ one, points: score(`${one.title} ${one.command}`, by) })).filter((x) => x.points >= 0).sort((a, b) => b.points - a.points).slice(0, most).map((x) => x.one);
+    const found = rank(placeEntries(world), SHOWN), last = words[words.length - 1] ?? "";
+    // "stop w": no place has both words, but the things that are meant can be looked at, too
+    const near = found.length > 0 || words.length < 2 ? found : rank(placeEntries(world).filter((one) => one.title.toLowerCase().startsWith(last)), NEAR, [last]);
     const seen = new Set<string>(); // one operation may have two routes
     const all = operations.filter((one) => !seen.has(one.command + one.summary) && seen.add(one.command + one.summary)).map((one): Entry => ({ key: `op ${one.id}`, title: one.summary, detail: "", command: one.command, icon: "right", group: "all", run: () => openForm(one), fill: () => openForm(one) }));
-    return [...rank([...newEntries(), ...workEntries(world), ...heldEntries(world), ...processEntries(world)], SHOWN), ...rank(placeEntries(world), SHOWN), ...(words.length > 0 ? rank(all, SHOWN) : [])];
+    return [...rank([...newEntries(), ...workEntries(world), ...heldEntries(world), ...processEntries(world)], SHOWN), ...near, ...(words.length > 0 ? rank(all, SHOWN) : [])];
   }, [query, operations]);
 }
 
@@ -244,7 +247,10 @@ function Palette({ onClose }: { onClose: () => void }): JSX.Element {
                 </span>{" "}
                 <span class="dim">{one.detail}</span>
               </span>
-              <span class="mono dim small cut">{one.command}</span>
+              <span class="row command-of">
+                <span class="mono dim small cut">{one.command}</span>
+                {one === chosen && <kbd aria-hidden="true">↵</kbd>}
+              </span>
             </div>
           </>
         ))}

@@ -65,7 +65,7 @@ function sentence(text: string): string {
 /** Nothing was started: a queue runs already, and this leads to it. */
 export function showQueueConflict(body: ErrorBody): void {
   openDialog((close) => (
-    <Dialog label={t("queue.conflict")} alert onClose={close}>
+    <Dialog label={t("queue.conflict")} alert class="conflict" onClose={close}>
       <div class="in">
         <div class="row top">
           <Glyph name="arc" tone="run" />
