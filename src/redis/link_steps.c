@@ -218,8 +218,8 @@ static void put_trim(struct link *l, struct redis_command *command)
         command_puts(command, "");
 }
 
-/* What is pushed now. *ret_again: the server may have some of it already. */
-static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_again)
+/* What is pushed now. *ret_again: the server may have some of it already. *ret_full: there may be more. */
+static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_again, bool *ret_full)
 {
     size_t count = 0, bytes = 0;
     *ret_again = false;
@@ -231,6 +231,7 @@ static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_
         l->outs[i]->was_sent = true;
         bytes += l->outs[i]->spec_len;
     }
+    *ret_full = count == PUSH_MAX || bytes >= PUSH_BYTES;
     return count;
 }
 
@@ -350,12 +351,12 @@ void link_advance(struct link *l)
     struct redis_command command CLEANUP(command_clear) = {.count = 0};
     redisReply *reply CLEANUP_REPLY = NULL;
     size_t acks = json_array_size(l->acks);
-    bool is_again;
+    bool is_again, is_full;
     int64_t now = clock_now().boot_ms;
     if (!must_advance(l, acks, now) || !link_files(l) || !step_put_values(l))
         return;
     bool is_live = now >= l->keys_ms;
-    size_t count = find_pushes(l, list, &is_again);
+    size_t count = find_pushes(l, list, &is_again, &is_full);
     step(l, &command, "advance");
     command_puts(&command, is_live ? is_again ? "al" : "l" : is_again ? "a" : "");
     put_trim(l, &command);
@@ -373,7 +374,7 @@ void link_advance(struct link *l)
         list[i]->state = OUT_PUSHED;
         list[i]->pushed_ms = now;
     }
-    l->has_new = count == PUSH_MAX;
+    l->has_new = is_full;
     if (count && l->phase == LINK_OPEN) {
         l->workers_ms = now + NOBODY_MS < l->workers_ms ? now + NOBODY_MS : l->workers_ms;
         wake_pushed(l, list, count);

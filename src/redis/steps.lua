@@ -170,8 +170,7 @@ local function push_all(phase, a, at, count, is_again)
       live('queues')
     end
   end
-  call_many('SADD', base .. 'names', names)
-  if #names > 0 then live('names') end
+  if #names > 0 and call('SADD', base .. 'names', unpack(names)) > 0 then live('names') end
 end
 
 -- server step owner how trim acks {id session} pushes {id session tags spec}. An id is pushed once: what was taken back has a new one.

@@ -295,6 +295,15 @@ static void take_claims(struct worker *w, struct worker_run *run, const redisRep
     free(places);
 }
 
+/* Whether there may be more of what was claimed: it was as much as we asked for, in attempts or in bytes. */
+static bool is_claim_full(const redisReply *reply, size_t max)
+{
+    size_t count = (reply->elements - 5) / 4, bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += reply->element[8 + 4 * i]->len;
+    return max > 0 && (count >= max || bytes >= CLAIM_BYTES);
+}
+
 /* Nobody waits for anything of it any more. */
 static void run_ended(struct worker *w, struct worker_run *run)
 {
@@ -354,12 +363,11 @@ void talk_next(struct worker *w, struct worker_run *run)
         if (letters[i] == 'a')
             result_free(w, list[i]);
     }
-    size_t claimed = (reply->elements - 5) / 4;
     run->is_asked = false;
-    if (asks)
-        run->has_work = max > 0 && claimed >= max;
-    if (asks)
+    if (asks) {
+        run->has_work = is_claim_full(reply, max);
         take_claims(w, run, reply, before);
+    }
 }
 
 /* ---- leases --------------------------------------------------------------------------------------------- */
