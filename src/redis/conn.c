@@ -166,7 +166,7 @@ int redis_receive(struct redis_conn *conn, int timeout_ms, redisReply **ret, str
             redisReaderFeed(conn->reader, data, (size_t)len);
         else if (len == 0)
             return conn_lost(conn, "end of file", err);
-        else if (errno == EAGAIN && !redis_wait(conn->fd, events, until))
+        else if (errno == EAGAIN && (timeout_ms == 0 || !redis_wait(conn->fd, events, until)))
             return 0;
         else if (errno != EAGAIN && errno != EINTR)
             return conn_lost(conn, strerrordesc_np(errno), err);

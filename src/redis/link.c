@@ -249,7 +249,7 @@ static void link_loop(struct link *l)
 {
     while (!l->is_over) {
         struct pollfd list[] = {{.fd = l->fd, .events = (short)(POLLIN | (l->outgoing.len ? POLLOUT : 0))},
-                                {.fd = l->results.fd, .events = POLLIN}};
+                                {.fd = l->outgoing.len < LINK_FULL ? l->results.fd : -1, .events = POLLIN}};
         poll(list, 2, turn_ms(l));
         link_read(l);
         if (l->is_over)

@@ -18,7 +18,8 @@
 #include "base/parcel.h"
 #include "redis/steps.h"
 
-#define LINK_FD 3
+#define LINK_FD   3
+#define LINK_FULL (16 << 20) /* what waits for a runner that does not read: no more is fetched for it */
 
 enum out_state { OUT_NEW, OUT_PUSHED, OUT_CLAIMED, OUT_ENDED };
 
@@ -75,6 +76,7 @@ struct link {
     char last[48]; /* entry that was read last */
     int64_t connect_ms, look_ms, wake_ms, workers_ms, live_ms, end_ms, keys_ms;
     int64_t places;
+    size_t untrimmed; /* entries that were read, and may still be on the server */
     bool is_away, said_nobody, has_new;
     struct tsk_error away; /* why it is away */
 };

@@ -79,19 +79,30 @@ static void take_work(struct link *l, const char *entry, const redisReply *field
     }
 }
 
+/* What is returned could not be read by its worker, perhaps: the server may have dropped it. It is sent again before the attempt is. */
+static void doubt_what_it_reads(struct link *l, const struct out *out)
+{
+    for (struct values *values = l->values; values; values = values->next)
+        values->is_sent = values->is_sent && strcmp(values->session, out->session) != 0;
+    l->has_files = false;
+}
+
 static void take_entry(struct link *l, const char *entry, const redisReply *fields)
 {
     const char *what = field_of(fields, "t").data;
     struct out *out = out_find(l, field_of(fields, "i").data);
     snprintf(l->last, sizeof l->last, "%s", entry);
+    l->untrimmed++;
     if (strcmp(what, "work") == 0)
         take_work(l, entry, fields);
     else if (!out)
         return;
     else if (strcmp(what, "log") == 0)
         tell_bytes(l, "log", out, field_of(fields, "o").data, field_of(fields, "b"));
-    else if ((strcmp(what, "back") == 0 || strcmp(what, "lease") == 0) && out->state != OUT_ENDED)
+    else if ((strcmp(what, "back") == 0 || strcmp(what, "lease") == 0) && out->state != OUT_ENDED) {
+        doubt_what_it_reads(l, out);
         link_lose(l, out, what);
+    }
 }
 
 static void take_entries(struct link *l, const redisReply *reply)
@@ -126,7 +137,7 @@ void link_results(struct link *l)
         if (cluster_connect(&l->results, &l->settings, l->steps.meta, &err) < 0)
             return;
     }
-    while (l->results.fd >= 0) {
+    while (l->results.fd >= 0 && l->outgoing.len < LINK_FULL) {
         redisReply *reply CLEANUP_REPLY = NULL;
         if (!l->is_reading && !read_on(l, &err))
             return;

@@ -10,8 +10,10 @@
 
 #define PUSH_MAX        256
 #define PUSH_BYTES      (4 << 20)
+#define TRIM_COUNT      64
 #define LOOK_MAX_MS     500
 #define LINK_LIVE_MS    10000
+#define LIVE_OLD_MS     3600000 /* a run whose runner has died without a word is no hint any more */
 #define WAKE_MS         1000
 #define WAKES_MAX       64
 #define WORKERS_SOON_MS 1000
@@ -101,14 +103,14 @@ static bool sweep(struct link *l, const char *how)
 }
 
 /* R5 of graph/remote.h: the list that wakes the runner's own worker. */
-static void local_list(const struct link *l, char name[80])
+static void local_list(const struct link *l, char name[KEY_MAX / 2])
 {
-    snprintf(name, 80, "wake:%s", l->root);
+    snprintf(name, KEY_MAX / 2, POOL_WAKE ":%s", l->root);
 }
 
 bool link_sweep_all(struct link *l)
 {
-    char key[KEY_MAX], name[80];
+    char key[KEY_MAX], name[KEY_MAX / 2];
     struct tsk_error err;
     if (l->calls.fd < 0 || l->phase == LINK_BEGINS || !sweep(l, "end"))
         return false;
@@ -175,7 +177,7 @@ static bool is_settled(struct link *l)
     if (!l->may_be_early)
         return false;
     key_of_run(&l->settings, l->root, "revoked", key);
-    return redis_say(&l->calls, &reply, &err, "HLEN", key, NULL) == 0 && reply->integer == 0;
+    return redis_say(&l->calls, &reply, &err, "HLEN", key, NULL) == 0 && reply->integer == 1; /* the step's own mark */
 }
 
 void link_settle(struct link *l)
@@ -216,8 +218,8 @@ static void put_trim(struct link *l, struct redis_command *command)
         command_puts(command, "");
 }
 
-/* What is pushed now. *ret_again: the server may have some of it already. */
-static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_again)
+/* What is pushed now. *ret_again: the server may have some of it already. *ret_full: there may be more. */
+static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_again, bool *ret_full)
 {
     size_t count = 0, bytes = 0;
     *ret_again = false;
@@ -229,6 +231,7 @@ static size_t find_pushes(struct link *l, struct out *list[PUSH_MAX], bool *ret_
         l->outs[i]->was_sent = true;
         bytes += l->outs[i]->spec_len;
     }
+    *ret_full = count == PUSH_MAX || bytes >= PUSH_BYTES;
     return count;
 }
 
@@ -261,14 +264,35 @@ static void wake_list(struct link *l, const char *name, size_t count)
         redis_say(&l->calls, NULL, &err, "LTRIM", key, "-1024", "-1", NULL);
 }
 
-static void wake(struct link *l, size_t count)
+/* Hints for attempts with these tags. Workers without the first of them do not wait at its list, so they do not use its hints up. */
+static void wake(struct link *l, const char *tags, size_t count)
 {
-    char name[80];
+    char name[KEY_MAX / 2];
+    if (l->calls.fd < 0)
+        return;
+    snprintf(name, sizeof name, "%s%.*s", *tags ? POOL_WAKE_TAG : POOL_WAKE, (int)strcspn(tags, ","), tags);
+    wake_list(l, name, count);
     local_list(l, name);
-    wake_list(l, "wake", count);
-    if (l->is_local && l->calls.fd >= 0)
+    if (l->is_local && !*tags && l->calls.fd >= 0)
         wake_list(l, name, 1);
     l->wake_ms = clock_now().boot_ms + WAKE_MS;
+}
+
+/* Hints for what was pushed: one call for each list. */
+static void wake_pushed(struct link *l, struct out *const *list, size_t count)
+{
+    bool is_done[PUSH_MAX] = {false};
+    for (size_t i = 0; i < count; i++) {
+        const char *tags = list[i]->tags;
+        size_t len = strcspn(tags, ","), alike = 0;
+        for (size_t j = i; j < count && !is_done[i]; j++) {
+            bool is_alike = strcspn(list[j]->tags, ",") == len && strncmp(list[j]->tags, tags, len) == 0;
+            alike += is_alike;
+            is_done[j] = is_done[j] || (is_alike && j > i);
+        }
+        if (alike)
+            wake(l, tags, alike);
+    }
 }
 
 void link_channel(struct link *l, struct parcel words)
@@ -315,18 +339,24 @@ static bool step_put_values(struct link *l)
     return true;
 }
 
+/* Also while no task ends: what was read is removed, because logs have no room in long results; and the keys live on. */
+static bool must_advance(const struct link *l, size_t acks, int64_t now)
+{
+    return l->has_new || acks || l->untrimmed >= TRIM_COUNT || (l->phase == LINK_OPEN && now >= l->keys_ms);
+}
+
 void link_advance(struct link *l)
 {
     struct out *list[PUSH_MAX];
     struct redis_command command CLEANUP(command_clear) = {.count = 0};
     redisReply *reply CLEANUP_REPLY = NULL;
     size_t acks = json_array_size(l->acks);
-    bool is_again;
+    bool is_again, is_full;
     int64_t now = clock_now().boot_ms;
-    if ((!l->has_new && !acks) || !link_files(l) || !step_put_values(l))
+    if (!must_advance(l, acks, now) || !link_files(l) || !step_put_values(l))
         return;
     bool is_live = now >= l->keys_ms;
-    size_t count = find_pushes(l, list, &is_again);
+    size_t count = find_pushes(l, list, &is_again, &is_full);
     step(l, &command, "advance");
     command_puts(&command, is_live ? is_again ? "al" : "l" : is_again ? "a" : "");
     put_trim(l, &command);
@@ -337,16 +367,17 @@ void link_advance(struct link *l)
     if (!ask(l, &command, &reply))
         return;
     json_array_clear(l->acks);
+    l->untrimmed = 0;
     l->keys_ms = is_live ? now + KEYS_MS : l->keys_ms;
     now = clock_now().boot_ms;
     for (size_t i = 0; i < count; i++) {
         list[i]->state = OUT_PUSHED;
         list[i]->pushed_ms = now;
     }
-    l->has_new = count == PUSH_MAX;
+    l->has_new = is_full;
     if (count && l->phase == LINK_OPEN) {
         l->workers_ms = now + NOBODY_MS < l->workers_ms ? now + NOBODY_MS : l->workers_ms;
-        wake(l, count);
+        wake_pushed(l, list, count);
     }
 }
 
@@ -418,6 +449,16 @@ static void look_at_lease(struct link *l, const char *id, int64_t tick, int64_t 
         l->look_ms = out->tick_ms + l->lease_ms;
 }
 
+/* The attempt that nobody has claimed for longest; NULL: none waits. */
+static const struct out *longest_waiting(const struct link *l)
+{
+    const struct out *longest = NULL;
+    for (size_t i = 0; i < l->out_count; i++)
+        if (l->outs[i]->state == OUT_PUSHED && (!longest || l->outs[i]->pushed_ms < longest->pushed_ms))
+            longest = l->outs[i];
+    return longest;
+}
+
 /* Also with nothing out: what the server has forgotten is to be noticed while the run waits for a timer, too. */
 void link_leases(struct link *l)
 {
@@ -427,7 +468,12 @@ void link_leases(struct link *l)
     if (now < l->look_ms)
         return;
     l->look_ms = now + (l->lease_ms / 5 < LOOK_MAX_MS ? l->lease_ms / 5 : LOOK_MAX_MS);
+    const struct out *waiting = longest_waiting(l);
+    bool is_late = waiting && now - waiting->pushed_ms >= WAKE_MS;
     step(l, &command, "leases");
+    command_puts(&command, is_late ? waiting->id : "");
+    command_puts(&command, is_late ? waiting->session : "");
+    command_puts(&command, is_late ? waiting->tags : "");
     if (!ask(l, &command, &reply))
         return;
     for (size_t i = 2; i + 1 < reply->elements && l->phase == LINK_OPEN; i += 2)
@@ -435,16 +481,6 @@ void link_leases(struct link *l)
 }
 
 /* ---- the pool ------------------------------------------------------------------------------------------- */
-
-/* How long the oldest attempt that nobody has claimed has waited; -1: none waits. */
-static int64_t longest_wait(const struct link *l, int64_t now)
-{
-    int64_t longest = -1;
-    for (size_t i = 0; i < l->out_count; i++)
-        if (l->outs[i]->state == OUT_PUSHED && now - l->outs[i]->pushed_ms > longest)
-            longest = now - l->outs[i]->pushed_ms;
-    return longest;
-}
 
 static void count_places(struct link *l, int64_t waited)
 {
@@ -474,14 +510,15 @@ static void count_places(struct link *l, int64_t waited)
 
 void link_pool(struct link *l)
 {
-    char key[KEY_MAX], wall[32];
+    char key[KEY_MAX], wall[32], old[32];
     struct tsk_error err;
     int64_t now = clock_now().boot_ms;
     if (now < l->workers_ms && now < l->wake_ms && now < l->live_ms)
         return;
-    int64_t waited = longest_wait(l, now);
+    const struct out *waiting = longest_waiting(l);
+    int64_t waited = waiting ? now - waiting->pushed_ms : -1;
     if (now >= l->wake_ms && waited >= WAKE_MS)
-        wake(l, 1);
+        wake(l, waiting->tags, 1);
     if (now >= l->wake_ms)
         l->wake_ms = now + WAKE_MS;
     if (l->calls.fd >= 0 && now >= l->workers_ms) {
@@ -494,6 +531,8 @@ void link_pool(struct link *l)
     link_files_live(l);
     key_of_pool(&l->settings, "live", key);
     snprintf(wall, sizeof wall, "%lld", (long long)clock_now().wall_ms);
-    if (redis_say(&l->calls, NULL, &err, "ZADD", key, wall, l->root, NULL) == 0)
-        redis_say(&l->calls, NULL, &err, "EXPIRE", key, "86400", NULL);
+    snprintf(old, sizeof old, "%lld", (long long)(clock_now().wall_ms - LIVE_OLD_MS));
+    if (redis_say(&l->calls, NULL, &err, "ZADD", key, wall, l->root, NULL) == 0 &&
+        redis_say(&l->calls, NULL, &err, "EXPIRE", key, POOL_S, NULL) == 0)
+        redis_say(&l->calls, NULL, &err, "ZREMRANGEBYSCORE", key, "-inf", old, NULL);
 }

@@ -1,5 +1,6 @@
 #include "redis/pool.h"
 #include "base/clock.h"
+#include "redis/cluster.h"
 #include "redis/steps.h"
 
 #include <stdio.h>
@@ -7,9 +8,9 @@
 #include <string.h>
 
 #define POOL_LAST "9999"
+#define POOL_PAGE 500
 #define ORDER_S   "120"
 #define POOLS_KEY "tasuki:{pools}"
-#define POOLS_S   "86400"
 
 static json_t *tags_of(const char *text, size_t len)
 {
@@ -43,21 +44,32 @@ static json_t *worker_of(const char *text, const char *seen)
     return worker;
 }
 
-static int pool_add_worker(struct redis_conn *conn, const struct redis_settings *settings, const char *id,
-                           const char *seen, json_t *list, struct tsk_error *err)
+/* The workers of a page of [id, last sign of life, …]. Those that have not been heard of for a while leave the set. */
+static int pool_add_page(struct redis_conn *conn, const struct redis_settings *settings, const redisReply *ids,
+                         size_t from, json_t *list, struct tsk_error *err)
 {
-    char key[KEY_MAX], name[KEY_MAX / 2];
-    redisReply *reply CLEANUP_REPLY = NULL;
-    snprintf(name, sizeof name, "w:%.200s", id);
-    key_of_pool(settings, name, key);
-    if (redis_say(conn, &reply, err, "GET", key, NULL) < 0)
-        return -1;
-    if (reply->str) {
-        json_array_append_new(list, worker_of(reply->str, seen));
-        return 0;
+    char all[KEY_MAX], key[KEY_MAX], name[KEY_MAX / 2];
+    struct redis_command get CLEANUP(command_clear) = {.count = 0}, gone CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL, *removed CLEANUP_REPLY = NULL;
+    key_of_pool(settings, "w", all);
+    command_begin(&get, "MGET");
+    command_begin(&gone, "ZREM");
+    command_puts(&gone, all);
+    for (size_t i = from; i + 1 < ids->elements && i < from + 2 * POOL_PAGE; i += 2) {
+        snprintf(name, sizeof name, "w:%.200s", reply_text(ids, i));
+        key_of_pool(settings, name, key);
+        command_puts(&get, key);
     }
-    key_of_pool(settings, "w", key); /* it has not been heard of for a while */
-    return redis_say(conn, NULL, err, "ZREM", key, id, NULL);
+    if (cluster_ask(conn, all, &get, &reply, err) < 0)
+        return -1;
+    for (size_t i = 0; i < reply->elements; i++) {
+        const char *id = reply_text(ids, from + 2 * i), *about = reply->element[i]->str;
+        if (about)
+            json_array_append_new(list, worker_of(about, reply_text(ids, from + 2 * i + 1)));
+        else
+            command_puts(&gone, id);
+    }
+    return gone.count > 2 ? cluster_ask(conn, all, &gone, &removed, err) : 0;
 }
 
 int pool_workers(struct redis_conn *conn, const struct redis_settings *settings, json_t **ret, struct tsk_error *err)
@@ -68,8 +80,8 @@ int pool_workers(struct redis_conn *conn, const struct redis_settings *settings,
     if (redis_say(conn, &reply, err, "ZRANGE", key, "0", POOL_LAST, "WITHSCORES", NULL) < 0)
         return -1;
     json_t *list = json_array();
-    for (size_t i = 0; i + 1 < reply->elements; i += 2)
-        if (pool_add_worker(conn, settings, reply_text(reply, i), reply_text(reply, i + 1), list, err) < 0) {
+    for (size_t from = 0; from + 1 < reply->elements; from += 2 * POOL_PAGE)
+        if (pool_add_page(conn, settings, reply, from, list, err) < 0) {
             json_decref(list);
             return -1;
         }
@@ -84,7 +96,7 @@ int pool_register(struct redis_conn *conn, const struct redis_settings *settings
     snprintf(wall, sizeof wall, "%lld", (long long)clock_now().wall_ms);
     if (redis_say(conn, NULL, err, "ZADD", POOLS_KEY, wall, place, NULL) < 0)
         return -1;
-    return redis_say(conn, NULL, err, "EXPIRE", POOLS_KEY, POOLS_S, NULL);
+    return redis_say(conn, NULL, err, "EXPIRE", POOLS_KEY, POOL_S, NULL);
 }
 
 void pool_others(struct redis_conn *conn, const struct redis_settings *settings, struct buf *ret)

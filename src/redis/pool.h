@@ -7,6 +7,9 @@
 #include "redis/conn.h"
 
 #define POOL_REGISTER_MS (10 * 60000) /* how often a worker renews its registration */
+#define POOL_WAKE        "wake"       /* the list on which workers wait */
+#define POOL_WAKE_TAG    "tag:"       /* and with a tag behind it: also those that have the tag */
+#define POOL_S           "86400"      /* after which what nobody renews is gone */
 
 /* [{id, name, host, tags, places, tasks, state, version, run, commit, key, seen_ms}]; owned. run: it works for that one only, "": for any. */
 int pool_workers(struct redis_conn *conn, const struct redis_settings *settings, json_t **ret, struct tsk_error *err);

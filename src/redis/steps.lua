@@ -1,8 +1,9 @@
 -- steps.lua: the steps of an attempt, each one call. docs/decisions/015-redis.md has the invariants.
 -- No step decodes what it carries; each looks at a bounded number of items. A step may be repeated: the answer is the same.
 -- The last of KEYS is PREFIX:{root}:meta. ARGV: the step, then its arguments.
-local LIFE, ENDED, QUEUES, PAGE, STREAM = 604800, 120, 64, 256, 20000
+local LIFE, ENDED, QUEUES, PAGE, STREAM = 604800, 120, 64, 256, 2048
 local MANY, PORTION = 1000, 16 -- arguments of one command; attempts whose specifications are read before their bytes are counted
+local FRONT = 1000 -- of a queue
 local ENTRY = 65536 -- bytes after which an entry of the results is full
 local LAYOUT = '2 ' -- of what is stored; a program with another one takes the server for another one, and leaves the run alone
 local base, meta
@@ -87,6 +88,7 @@ local function holders(a)
     end
   end
   call('HSET', meta, 'revoked', '1')
+  call('HSET', base .. 'revoked', '', '') -- or the server has dropped it
   live('revoked')
   return out
 end
@@ -168,8 +170,7 @@ local function push_all(phase, a, at, count, is_again)
       live('queues')
     end
   end
-  call_many('SADD', base .. 'names', names)
-  if #names > 0 then live('names') end
+  if #names > 0 and call('SADD', base .. 'names', unpack(names)) > 0 then live('names') end
 end
 
 -- server step owner how trim acks {id session} pushes {id session tags spec}. An id is pushed once: what was taken back has a new one.
@@ -191,6 +192,8 @@ local function advance(a)
   step = number(call('HINCRBY', meta, 'step', 1))
   if string.find(a[5], 'l', 1, true) then
     for _, name in ipairs({'meta', 'state', 'lease', 'results', 'queues', 'names', 'stops'}) do live(name) end
+    -- Of many names others are chosen each time, so that none is left out for a week.
+    for _, name in ipairs(call('SRANDMEMBER', base .. 'names', PAGE)) do live(name) end
   end
   return {'OK', step}
 end
@@ -209,8 +212,14 @@ local function channel(a)
   return {'OK'}
 end
 
-local function report(...)
-  call('XADD', base .. 'results', '*', ...)
+-- While the run is open, results that the server has dropped are not made anew: their absence is what the runner notices.
+local function report(phase, ...)
+  if phase == 'open' then
+    call('XADD', base .. 'results', 'NOMKSTREAM', '*', ...)
+  else
+    call('XADD', base .. 'results', '*', ...)
+    live('results')
+  end
 end
 
 -- What a call does with attempts is one entry of the results: ends (e id, b result), then claims (c id, f fence). It is more than one if it
@@ -227,9 +236,9 @@ local function note(work, key, id, field, value)
   work.bytes = work.bytes + #value
 end
 
-local function write_work(work)
+local function write_work(phase, work)
   call_many('HSET', base .. 'state', work.states)
-  for _, entry in ipairs(work) do report(unpack(entry)) end
+  for _, entry in ipairs(work) do report(phase, unpack(entry)) end
 end
 
 -- The ends of attempts, a letter for each: y it counts, d not yet (the runner has not said what is out), a it is known or nobody waits for it
@@ -304,13 +313,13 @@ local function claim(out, m, work, max, bytes, tags)
       while #lines < max and bytes > 0 and not is_empty do
         ids, specs, bytes, is_empty = take_portion(list, session, max - #lines, bytes)
         for i, id in ipairs(ids) do
-          m.fence = m.fence + 1
-          local fence = number(m.fence)
-          lines[#lines + 1] = id .. ' ' .. fence .. ' ' .. session .. '\n'
-          states[#states + 1] = id
-          states[#states + 1] = fence .. ' ' .. worker
-          note(work, 'c', id, 'f', fence)
-          if specs[i] then
+          if specs[i] then -- or the server has dropped them, which the runner notices
+            m.fence = m.fence + 1
+            local fence = number(m.fence)
+            lines[#lines + 1] = id .. ' ' .. fence .. ' ' .. session .. '\n'
+            states[#states + 1] = id
+            states[#states + 1] = fence .. ' ' .. worker
+            note(work, 'c', id, 'f', fence)
             leases[#leases + 1] = m.tick
             leases[#leases + 1] = id
             add_claim(out, id, fence, session, specs[i])
@@ -356,8 +365,7 @@ local function next_ones(a)
     local lines = claim(out, m, work, tonumber(a[8]), tonumber(a[9]), a[7])
     call('HSET', meta, field, a[5] .. '\n' .. lines, 'fence', number(m.fence), 'tick', number(m.tick), 'turn', number(m.turn))
   end
-  write_work(work)
-  if phase ~= 'open' then live('results') end
+  write_work(phase, work)
   if is_again then claim_again(out, string.match(m.last, '\n(.*)$'), a[4]) end
   return out
 end
@@ -393,7 +401,7 @@ end
 
 -- server step worker n {id fence}: the worker has ended them, whole trees. y it was its own, n it was not.
 local function give_back(a)
-  local bad, _, step = enter(a[2], a[3])
+  local bad, phase, step = enter(a[2], a[3])
   if bad then return bad end
   local letters, at = {}, 6
   for i = 1, tonumber(a[5]) do
@@ -403,18 +411,34 @@ local function give_back(a)
       letters[i] = 'y'
       call('HSET', base .. 'state', a[at], 'b')
       call('ZREM', base .. 'lease', a[at])
-      report('t', 'back', 'i', a[at], 'f', a[at + 1], 'w', a[4])
-      live('results')
+      report(phase, 't', 'back', 'i', a[at], 'f', a[at + 1], 'w', a[4])
     end
     at = at + 2
   end
   return {'OK', step, table.concat(letters)}
 end
 
--- server step owner: the leases that were renewed longest ago, each with its tick.
+-- Whether an attempt that nobody has claimed is where it was put. Of a long queue only the front is looked at.
+local function is_waiting(id, session, tags)
+  local list = base .. list_of(session, tags)
+  if call('HEXISTS', base .. 'state', id) == 1 then return true end
+  if call('HEXISTS', base .. 'specs:' .. session, id) == 0 or not call('ZSCORE', base .. 'queues', session .. '\n' .. tags) then
+    return false
+  end
+  return call('LPOS', list, id, 'MAXLEN', FRONT) or call('LLEN', list) > FRONT
+end
+
+-- A server that is short of memory may drop keys of a run one by one. What open has put there is missing then, also if the key was made
+-- anew since.
+local function has_all()
+  return call('EXISTS', base .. 'results') == 1 and call('HEXISTS', base .. 'state', '') == 1 and call('ZSCORE', base .. 'lease', '')
+end
+
+-- server step owner id session tags: the leases that were renewed longest ago, each with its tick. `id` has waited longest; it may be ''.
 local function leases(a)
-  local bad, _, step = enter(a[2], a[3], a[4])
+  local bad, phase, step = enter(a[2], a[3], a[4])
   if bad then return bad end
+  if phase == 'open' and not (has_all() and (a[5] == '' or is_waiting(a[5], a[6], a[7]))) then return {'GONE'} end
   local out, all = {'OK', step}, call('ZRANGE', base .. 'lease', 0, PAGE - 1, 'WITHSCORES')
   for i = 1, #all, 2 do
     if all[i] ~= '' then
@@ -427,7 +451,7 @@ end
 
 -- server step owner n {id tick}: a lease that nobody has renewed since that tick is over. It is in the results, because an answer may be lost.
 local function reclaim(a)
-  local bad, _, step = enter(a[2], a[3], a[4])
+  local bad, phase, step = enter(a[2], a[3], a[4])
   if bad then return bad end
   local letters, at = {}, 6
   for i = 1, tonumber(a[5]) do
@@ -437,8 +461,7 @@ local function reclaim(a)
       letters[i] = 'y'
       call('ZREM', base .. 'lease', a[at])
       call('HSET', base .. 'state', a[at], 'b')
-      report('t', 'lease', 'i', a[at])
-      live('results')
+      report(phase, 't', 'lease', 'i', a[at])
     end
     at = at + 2
   end
@@ -471,14 +494,14 @@ local function stop(a)
   return out
 end
 
--- server step worker id fence offset bytes: y, n it is not the worker's any more, f there is no room now.
+-- server step worker id fence offset bytes is_rest: y, n it is not the worker's any more, f there is no room now. The rest of a log, which
+-- goes before the end of its attempt, never waits for room.
 local function log(a)
-  local bad, _, step = enter(a[2], a[3])
+  local bad, phase, step = enter(a[2], a[3])
   if bad then return bad end
   if call('HGET', base .. 'state', a[5]) ~= a[6] .. ' ' .. a[4] then return {'OK', step, 'n'} end
-  if call('XLEN', base .. 'results') >= STREAM then return {'OK', step, 'f'} end
-  report('t', 'log', 'i', a[5], 'f', a[6], 'o', a[7], 'b', a[8])
-  live('results')
+  if a[9] ~= '1' and call('XLEN', base .. 'results') >= STREAM then return {'OK', step, 'f'} end
+  report(phase, 't', 'log', 'i', a[5], 'f', a[6], 'o', a[7], 'b', a[8])
   return {'OK', step, 'y'}
 end
 

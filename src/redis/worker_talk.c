@@ -129,6 +129,7 @@ void talk_live(struct worker *w)
     char key[KEY_MAX], number[32], name[WORKER_ID_MAX + 8], places[16], used[16], signs[16];
     struct tsk_error err;
     struct buf about CLEANUP(buf_clear) = BUF_INIT;
+    redisReply *reply CLEANUP_REPLY = NULL;
     commit_of(w->dir, w->commit);
     sign_name(&w->settings, signs);
     snprintf(places, sizeof places, "%zu", w->place_count);
@@ -144,8 +145,11 @@ void talk_live(struct worker *w)
     if (redis_say(&w->calls, NULL, &err, "SET", key, buf_str(&about), "EX", LIVE_S, NULL) < 0)
         return;
     key_of_pool(&w->settings, "w", key);
-    redis_say(&w->calls, NULL, &err, "ZADD", key, number, w->id, NULL);
-    if (clock_now().boot_ms >= w->register_ms && !w->only[0] && pool_register(&w->calls, &w->settings, &err) == 0)
+    bool is_added = redis_say(&w->calls, &reply, &err, "ZADD", key, number, w->id, NULL) == 0 && reply->integer == 1;
+    bool is_due = clock_now().boot_ms >= w->register_ms;
+    if (is_added || is_due) /* the workers that are killed do not leave it */
+        redis_say(&w->calls, NULL, &err, "EXPIRE", key, POOL_S, NULL);
+    if (is_due && (w->only[0] || pool_register(&w->calls, &w->settings, &err) == 0))
         w->register_ms = clock_now().boot_ms + POOL_REGISTER_MS;
     forget_runs(w);
 }
@@ -185,7 +189,7 @@ static bool may_send(const struct worker_run *run)
 
 /* What was printed is sent before the end. false: not now. */
 static bool send_log(struct worker *w, struct worker_run *run, const char *id, const char *fence, int64_t at,
-                     const char *data, size_t len)
+                     const char *data, size_t len, bool is_rest)
 {
     struct redis_command command CLEANUP(command_clear) = {.count = 0};
     redisReply *reply CLEANUP_REPLY = NULL;
@@ -196,6 +200,7 @@ static bool send_log(struct worker *w, struct worker_run *run, const char *id, c
     command_puts(&command, fence);
     command_put_int(&command, at);
     command_put(&command, data, len);
+    command_puts(&command, is_rest ? "1" : "");
     enum steps_answer answer = steps_ask(&w->calls, &run->steps, &command, &reply, &err);
     run_heard(run, answer);
     return answer == STEPS_OK && strcmp(reply_text(reply, 2), "f") != 0;
@@ -207,7 +212,7 @@ static bool send_rest(struct worker *w, struct worker_result *result)
     while (at < result->log.len) {
         size_t len = result->log.len - at < LOG_PIECE ? result->log.len - at : LOG_PIECE;
         if (!send_log(w, result->run, result->id, result->fence, result->log_at + (int64_t)at, result->log.data + at,
-                      len))
+                      len, true))
             break;
         at += len;
     }
@@ -290,6 +295,15 @@ static void take_claims(struct worker *w, struct worker_run *run, const redisRep
     free(places);
 }
 
+/* Whether there may be more of what was claimed: it was as much as we asked for, in attempts or in bytes. */
+static bool is_claim_full(const redisReply *reply, size_t max)
+{
+    size_t count = (reply->elements - 5) / 4, bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += reply->element[8 + 4 * i]->len;
+    return max > 0 && (count >= max || bytes >= CLAIM_BYTES);
+}
+
 /* Nobody waits for anything of it any more. */
 static void run_ended(struct worker *w, struct worker_run *run)
 {
@@ -349,12 +363,11 @@ void talk_next(struct worker *w, struct worker_run *run)
         if (letters[i] == 'a')
             result_free(w, list[i]);
     }
-    size_t claimed = (reply->elements - 5) / 4;
     run->is_asked = false;
-    if (asks)
-        run->has_work = max > 0 && claimed >= max;
-    if (asks)
+    if (asks) {
+        run->has_work = is_claim_full(reply, max);
         take_claims(w, run, reply, before);
+    }
 }
 
 /* ---- leases --------------------------------------------------------------------------------------------- */
@@ -462,7 +475,7 @@ void talk_logs(struct worker *w)
         if (!place->run || place->is_lost || fs->fstat(place->log_fd, &st) < 0 || st.st_size <= place->log_sent)
             continue;
         ssize_t len = fs->pread(place->log_fd, data, sizeof data, place->log_sent);
-        if (len > 0 && send_log(w, place->run, place->id, place->fence, place->log_sent, data, (size_t)len))
+        if (len > 0 && send_log(w, place->run, place->id, place->fence, place->log_sent, data, (size_t)len, false))
             place->log_sent += len;
     }
 }

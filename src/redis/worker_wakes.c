@@ -1,5 +1,6 @@
 /* worker_wakes.c - what a worker waits for: hints that a run has work, and orders. */
 #include "redis/cluster.h"
+#include "redis/pool.h"
 #include "redis/worker.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #define LOOK_MS 1000
 #define WAKES_S "86400"
 
-/* All runs that are said to live may have work: hints can be lost. */
+/* All runs that are said to live may have work: hints can be lost. Those that were heard of last are first. */
 void look_at_runs(struct worker *w)
 {
     char key[KEY_MAX];
@@ -19,7 +20,7 @@ void look_at_runs(struct worker *w)
         return;
     }
     key_of_pool(&w->settings, "live", key);
-    if (redis_say(&w->calls, &reply, &err, "ZRANGE", key, "0", "999", NULL) < 0)
+    if (redis_say(&w->calls, &reply, &err, "ZREVRANGE", key, "0", "999", NULL) < 0)
         return;
     for (size_t i = 0; i < reply->elements; i++)
         worker_run_of(w, reply_text(reply, i))->has_work = true;
@@ -51,17 +52,42 @@ static void take_order(struct worker *w, const char *order)
     }
 }
 
-static void put_wait(const struct worker_wait *wait, const char *key, size_t most, struct redis_command *command)
+#define TAGS_MAX (sizeof((struct worker *)0)->tags / 2)
+
+/* The lists of our tags, which are between commas: where they begin. */
+static size_t find_tags(const char *tags, const char *list[TAGS_MAX])
+{
+    size_t count = 0;
+    for (const char *tag = tags + strspn(tags, ","); *tag && count < TAGS_MAX;) {
+        list[count++] = tag;
+        tag += strcspn(tag, ",");
+        tag += strspn(tag, ",");
+    }
+    return count;
+}
+
+static void put_wait(const struct worker *w, const struct worker_wait *wait, const char *key, size_t most,
+                     struct redis_command *command)
 {
     bool is_many = most > 1 && wait->conn.has_functions && !wait->has_no_many; /* of the same version */
+    char name[KEY_MAX / 2], tag_key[KEY_MAX];
+    const char *tags[TAGS_MAX];
+    size_t count = wait == &w->wakes && !w->only[0] ? find_tags(w->tags, tags) : 0;
     command_begin(command, is_many ? "BLMPOP" : "BLPOP");
-    if (!is_many)
-        command_puts(command, key);
-    command_put_int(command, REDIS_BLOCK_S);
-    if (!is_many)
-        return;
-    command_puts(command, "1");
+    if (is_many) {
+        command_put_int(command, REDIS_BLOCK_S);
+        command_put_int(command, (int64_t)count + 1);
+    }
+    for (size_t i = 0; i < count; i++) { /* they are first: others take what is in the list of all */
+        snprintf(name, sizeof name, POOL_WAKE_TAG "%.*s", (int)strcspn(tags[i], ","), tags[i]);
+        key_of_pool(&w->settings, name, tag_key);
+        command_puts(command, tag_key);
+    }
     command_puts(command, key);
+    if (!is_many) {
+        command_put_int(command, REDIS_BLOCK_S);
+        return;
+    }
     command_puts(command, "LEFT");
     command_puts(command, "COUNT");
     command_put_int(command, (int64_t)most);
@@ -91,15 +117,16 @@ static redisReply *wait_turn(struct worker *w, struct worker_wait *wait, const c
         }
     }
     if (!wait->is_asked && most && wait->conn.fd >= 0) {
-        put_wait(wait, key, most, &command);
+        put_wait(w, wait, key, most, &command);
         wait->is_asked = redis_send(&wait->conn, &command, NULL, &err) == 0;
     }
     return reply;
 }
 
 /* Each element is a run that has an attempt for somebody. Those that are more than we have room for are for others. */
-static void take_wakes(struct worker *w, const char *key, const redisReply *wake, size_t room)
+static void take_wakes(struct worker *w, const redisReply *wake, size_t room)
 {
+    const char *key = reply_text(wake, 0);
     struct tsk_error err;
     struct redis_command command CLEANUP(command_clear) = {.count = 0}, life CLEANUP(command_clear) = {.count = 0};
     redisReply *reply CLEANUP_REPLY = NULL;
@@ -130,7 +157,7 @@ void talk_wakes(struct worker *w)
     redisReply *order CLEANUP_REPLY = wait_turn(w, &w->orders, key, 1);
     if (order && order->type == REDIS_REPLY_ARRAY)
         take_order(w, reply_text(order, 1));
-    snprintf(name, sizeof name, "wake%s%s", w->only[0] ? ":" : "", w->only);
+    snprintf(name, sizeof name, POOL_WAKE "%s%s", w->only[0] ? ":" : "", w->only);
     key_of_pool(&w->settings, name, key);
     redisReply *wake CLEANUP_REPLY = wait_turn(w, &w->wakes, key, room);
     bool is_deaf = room && w->wakes.conn.fd < 0 && w->calls.fd >= 0 && clock_now().boot_ms >= w->look_ms;
@@ -140,5 +167,5 @@ void talk_wakes(struct worker *w)
         look_at_runs(w);
     if (!wake || wake->type != REDIS_REPLY_ARRAY)
         return;
-    take_wakes(w, key, wake, room);
+    take_wakes(w, wake, room);
 }

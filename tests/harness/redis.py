@@ -93,7 +93,7 @@ class Redis:
         return process
 
     def keys_without_ttl(self):
-        return [key for key in self.call("KEYS", "*") if self.call("TTL", key) == -1 and not key.endswith("}:w")]
+        return [key for key in self.call("KEYS", "*") if self.call("TTL", key) == -1]
 
     def end_worker(self, process, timeout=60):
         """In good order; the second signal ends what still runs."""

@@ -336,6 +336,19 @@ def _(ws):
     eq((ws.path / "who").read_text(), "gpu\n", "worker")
 
 
+@test("a hint for a task with tags stays for a worker that has them, however many others wait")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1", "--name", "plain")
+    hints = "tasuki:{pool default}:tag:gpu"
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER > who', on: [gpu]}}\n"), env=redis.env())
+    ws.until(lambda: redis.call("LLEN", hints), "the hint")
+    redis.worker("-j", "1", "--name", "gpu", "--tags", "gpu,new")
+    ws.finish(runner).expect(0)
+    eq((ws.path / "who").read_text(), "gpu\n", "worker")
+    ws.until(lambda: redis.call("LLEN", hints) == 0, "the worker, which waits at the list of its tag")
+
+
 @test("workers are listed, drained and stopped; a run without a worker says so once, with the command that starts one")
 def _(ws):
     redis = Redis(ws)

@@ -12,8 +12,18 @@ class Steps:
 
     def __init__(self, ws):
         self.redis, self.server, self.seen = Redis(ws), "S1", 0
+        self.load()
+
+    @classmethod
+    def of(cls, redis):
+        steps = cls.__new__(cls)
+        steps.redis, steps.server, steps.seen = redis, "S1", 0
+        steps.load()
+        return steps
+
+    def load(self):
         text = (ROOT / "src/redis/steps.lua").read_text()
-        self.redis.call("FUNCTION", "LOAD", f"#!lua name=steps\n{text}redis.register_function('steps', main)\n")
+        self.redis.call("FUNCTION", "LOAD", "REPLACE", f"#!lua name=steps\n{text}redis.register_function('steps', main)\n")
 
     def call(self, step, *words):
         return self.redis.call("FCALL", "steps", 1, META, step, self.server, *words)
@@ -106,6 +116,75 @@ def _(ws):
     eq(steps.call("reclaim", 0, "r", 1, "1", new)[2], "y", "reclaim by the new tick")
     eq(steps.call("renew", 0, "w", 1, "1", fence, 0)[2], "l", "renew after it")
     eq(steps.next(1, 0, ends=[("1", fence, "x")])[3], "a", "end after it")
+
+
+@test("the runner learns that the server has dropped one of a run's keys, also if it was made anew since")
+def _(ws):
+    def lost(name, *again):
+        steps = Steps.of(redis)
+        steps.open()
+        steps.push("1", "2")
+        eq(steps.call("leases", 0, "r", "1", "s", "")[0], "OK", f"before {name}")
+        redis.call("DEL", f"t:{{RUN-1}}:{name}")
+        for one in again:
+            one(steps)
+        eq(steps.call("leases", 0, "r", "1", "s", ""), ["GONE"], name)
+        redis.call("FLUSHALL")
+
+    redis = Redis(ws)
+    claim = lambda steps: steps.next(1)
+    for name in ("queue:s", "specs:s", "queues", "state", "lease", "results"):
+        lost(name)
+    for name in ("specs:s", "state", "lease", "results"):
+        lost(name, claim)
+    lost("queue:s", lambda steps: steps.push("3"))
+
+
+@test("results that the server has dropped are not made anew while the run is open")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.push("1")
+    fence = steps.claims(steps.next(1))[0][1]
+    steps.redis.call("DEL", "t:{RUN-1}:results")
+    eq(steps.call("log", 0, "w", "1", fence, 0, "text", "")[2], "y", "a log")
+    eq(steps.next(2, 0, ends=[("1", fence, "x")])[3], "y", "an end")
+    eq(steps.redis.call("EXISTS", "t:{RUN-1}:results"), 0, "results")
+
+
+@test("results that are long take no more of a log, but the rest of it, which goes before an end")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.push("1")
+    fence = steps.claims(steps.next(1))[0][1]
+    steps.redis.call("EVAL", "for i = 1, 3000 do redis.call('XADD', KEYS[1], '*', 't', 'log') end", 1, "t:{RUN-1}:results")
+    eq(steps.call("log", 0, "w", "1", fence, 0, "text", "")[2], "f", "a part")
+    eq(steps.call("log", 0, "w", "1", fence, 0, "text", "1")[2], "y", "the rest")
+
+
+@test("a call that lets the keys of a run live on does so for its queues, specifications and values, too")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.push("1")
+    steps.call("channel", 0, "r", "s", 1, "{}", 0)
+    names = ["queue:s", "specs:s", "channel:s", "state", "results", "lease", "meta"]
+    for name in names:
+        steps.redis.call("EXPIRE", f"t:{{RUN-1}}:{name}", 100)
+    eq(steps.call("advance", 0, "r", "l", "", 0, 0)[0], "OK", "advance")
+    eq([name for name in names if steps.redis.call("TTL", f"t:{{RUN-1}}:{name}") <= 100], [], "what does not live on")
+
+
+@test("what is revoked has a mark, so that a list that was dropped is not taken for one that is done")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.push("1")
+    steps.next(1)
+    eq(steps.begin("other", 2)[0], "OK", "another runner")
+    eq(steps.call("holders", 0, "other")[2], "1", "who is revoked")
+    eq(steps.redis.call("HKEYS", "t:{RUN-1}:revoked"), ["1", ""], "the list")
 
 
 @test("on another server, an emptied one, and one that is behind nobody claims, renews or ends anything")
