@@ -350,7 +350,8 @@ def _(ws):
 @test("only a number can be added to a value, a fraction too; the refusal says what was given for which key")
 def _(ws):
     stage = run_flow(ws, flow("a", a="tasuki channel add x 1; tasuki channel add x 0.5; tasuki channel add x much 2> trace || true"))
-    eq((stage["channel"]["x"], " ".join(trace(ws))), (1.5, "tasuki: 'much' is not a number; only numbers can be added to x"))
+    eq((stage["channel"]["x"], " ".join(trace(ws))),
+       (1.5, "tasuki: 'much' is not a number; only numbers can be added to x next tasuki channel add --help"))
 
 
 @test("finish ends the run early as success, cancel as failure")

@@ -75,7 +75,9 @@ def _(ws):
     ws.tasuki("lock", "acquire", "name", "src/api").expect(0)
     ws.tasuki("wait", "lock", "src/api", "--timeout", "10ms", "--json").expect(4, "CONFLICT")
     ws.tasuki("wait", "lock", "name/src/api", "--timeout", "10ms", "--json").expect(4, "CONFLICT")
-    refused = ws.tasuki("lock", "run", "src/api", "--", "true").expect(4)
+    own = ws.tasuki("lock", "run", "src/api", "--", "true").expect(4)
+    assert "You hold name src/api already" in own.err, own.err
+    refused = ws.tasuki("lock", "run", "src/api", "--", "true", env={"TASUKI_INSTANCE_ID": "other-1-1"}).expect(4)
     assert "src/api is held by test_lock_names.py (pid " in refused.err, refused.err
     shown = ws.tasuki("lock", "acquire", "name", "deploy prod").expect(0).out
     assert "tasuki lock release name 'deploy prod'" in shown, shown
