@@ -26,7 +26,7 @@ RULES = ["fail", "attach", "replace", "after", "after", "after"]
 KILLS_PER_WORLD = 10
 KINDS = ("done", "failure", "stuck")
 CODES = (0, 4, 7, -9)  # done or pending, refused, failed or cancelled, killed
-KILLED_APART = "the runner has ended before it could begin"  # code 3 of a start with --detach
+KILLED_APART = "the runner ended before the run began"  # code 3 of a start with --detach
 
 
 Start = collections.namedtuple("Start", "round flow rule proc output")
