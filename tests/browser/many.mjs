@@ -1,4 +1,5 @@
 // More than fits on a screen or into one answer, and what goes on while nothing is read.
+import { appendFileSync } from "node:fs";
 import { flow } from "./work.mjs";
 
 /** A failed run is seen until something newer of its kind is there, however many others end after it. */
@@ -130,4 +131,16 @@ export async function gone_caller(play) {
   await play.sees(page, "Live", ".live");
   await play.sees(page, "deploy", "[data-id=deploy]");
   await play.end(holder);
+}
+
+/** The last hour of a process is drawn, and its log has its starts and ends, however much else has happened since. */
+export async function last_hour(play) {
+  await play.cli("proc", "create", "web", "--start", "--no-wait", "--", "sh", "-c", "echo no such file >&2; exit 3");
+  await play.until(async () => (await play.json("events", "--type", "process.exited")).events.length === 1, "its end is noted");
+  const other = JSON.stringify({ time: new Date().toISOString(), type: "test.event", actor: null, data: {} });
+  appendFileSync(`${play.root}/.aiflow/events.ndjson`, `${other}\n`.repeat(1200));
+  const page = await play.window();
+  await play.go(page, "#/processes/web");
+  await page.locator("[data-id=web] svg.hour rect.f").waitFor();
+  for (const words of ["start 1", "exit 3 after"]) await play.sees(page, words, ".cutln");
 }

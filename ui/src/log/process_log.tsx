@@ -7,6 +7,7 @@ import { onEvent } from "../live";
 import { getWorld, useWorld } from "../store";
 import { t, titled } from "../text";
 import { bytes, clock, duration, span } from "../time";
+import { past } from "../trail";
 import { Seg } from "../ui/parts";
 import type { NewLine, Part, Place } from "./buffer";
 import { isLive, useLog, when, type Feed, type Hit } from "./feed";
@@ -15,6 +16,7 @@ import { LogViewer } from "./viewer";
 const PART = 262_144;
 const PART_OF_MANY = 65_536;
 const HITS_OF_ONE = 5000;
+const PAST_MS = 2000; // then lines are shown without their rules
 const LINES_OF_MANY = 2000; // so many at least, as far as there are
 type Stream = "both" | "stdout" | "stderr";
 
@@ -42,7 +44,7 @@ function exitText(event: TrailEvent): string {
   const data = event.data;
   const exit = typeof data["signal"] === "string" ? data["signal"] : t("exit.code", { code: String(data["exit_code"] ?? "?") });
   const isItsStart = (one: TrailEvent): boolean => one.type === "process.started" && startOf(one.data) === startOf(data);
-  const known = getWorld().events.find(isItsStart);
+  const known = getWorld().processEvents.find(isItsStart);
   const began = begun.get(startOf(data)) ?? (known && Date.parse(known.time));
   return began === undefined ? t("log.rule.exit", { exit, time: clock(event.time) }) : t("log.rule.exit_after", { exit, took: duration(Date.parse(event.time) - began, true) });
 }
@@ -141,10 +143,13 @@ class ProcessFeed implements Feed {
   private async part(query: string, isEnd = false): Promise<Part> {
     const got = await this.get<{ lines: LogLine[]; from: string; cursor: string }>(query);
     const lines = got.lines.flatMap((one) => linesOf(one, this.source));
+    await Promise.race([past, new Promise((resolve) => setTimeout(resolve, PAST_MS))]);
     const first = lines[0]?.time, last = isEnd ? undefined : lines[lines.length - 1]?.time;
     const isWhole = isEnd && /^0:0$/.test(got.from); // then the first start belongs to it
-    const past = getWorld().events.filter((one) => one.data["process_id"] === this.id && (isWhole || (first === undefined ? isEnd : one.time >= first)) && (last === undefined ? isEnd : one.time < last));
-    return { lines: this.source === undefined ? merged(lines, past) : lines, from: place(got.from), to: place(got.cursor) };
+    const { events, processEvents } = getWorld();
+    const known = [...processEvents, ...events.filter((one) => one.type.startsWith("LOG_"))].sort((a, b) => a.id - b.id);
+    const own = known.filter((one) => one.data["process_id"] === this.id && (isWhole || (first === undefined ? isEnd : one.time >= first)) && (last === undefined ? isEnd : one.time < last));
+    return { lines: this.source === undefined ? merged(lines, own) : lines, from: place(got.from), to: place(got.cursor) };
   }
 
   end = (size = PART / 2): Promise<Part> => this.part(`bytes=${size}`, true);
