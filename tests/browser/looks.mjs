@@ -240,6 +240,24 @@ export async function still(play) {
   await page.locator(".c-proc", { hasText: "third" }).waitFor();
 }
 
+/** The same on the page of locks: a lock that sorts above does not put its button under the pointer. */
+export async function still_locks(play) {
+  const held = async (n) => play.until(async () => (await play.json("lock", "list")).locks.length === n, `${n} locks are held`);
+  play.spawn("lock", "run", "m", "--", "sleep", "1000");
+  await held(1);
+  const page = await play.window();
+  await play.go(page, "#/locks");
+  const force = page.locator("[data-id=m]").getByRole("button", { name: "Force…" });
+  await force.hover();
+  const before = await force.boundingBox();
+  play.spawn("lock", "run", "a", "--", "sleep", "1000");
+  await held(2);
+  await page.locator(".new-rows").waitFor();
+  play.eq(await force.boundingBox(), before, "where the button under the pointer is");
+  await page.mouse.move(5, 5);
+  await page.locator("[data-id=a]").waitFor();
+}
+
 /** A filter without a hit says so, and two sentences in a row have the language's full stop. */
 export async function no_hit(play) {
   flow(play, "one", "name: one\ntasks: {a: 'true'}\n");
