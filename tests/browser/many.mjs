@@ -144,3 +144,17 @@ export async function last_hour(play) {
   await page.locator("[data-id=web] svg.hour rect.f").waitFor();
   for (const words of ["start 1", "exit 3 after"]) await play.sees(page, words, ".cutln");
 }
+
+/** A request that is done is shown when a link leads to it, and not only the newest one. */
+export async function chosen_done(play) {
+  for (const id of ["RQ-1", "RQ-2", "RQ-3"]) {
+    await play.cli("request", "add", `Title of ${id}`, "--id", id, "--", "true");
+    await play.cli("request", "run", id);
+  }
+  const page = await play.window();
+  for (const id of ["RQ-1", "RQ-2", "RQ-3"]) {
+    await play.go(page, "#/");
+    await play.go(page, `#/requests/${id}`);
+    await page.locator(`.item.sel[data-id="${id}"]`).waitFor();
+  }
+}
