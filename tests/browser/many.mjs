@@ -158,3 +158,15 @@ export async function chosen_done(play) {
     await page.locator(`.item.sel[data-id="${id}"]`).waitFor();
   }
 }
+
+/** A request whose run waits for an answer is not run: the page says why, although the server's answer is a 200. */
+export async function waits_already(play) {
+  flow(play, "ask", "name: ask\ntasks: {ask: {run: \"tasuki task ask 'Go on?'\"}}\n");
+  await play.cli("request", "add", "Release", "--flow", "ask", "--id", "RQ-1");
+  await play.cli("request", "run", "RQ-1").catch(() => undefined); // exit 8: it asks
+  const page = await play.window();
+  await play.go(page, "#/requests");
+  await page.locator("[data-id=RQ-1] [data-menu]").click();
+  await page.getByRole("menuitem", { name: /^Run tasuki/ }).click();
+  await play.sees(page, "The latest run of RQ-1 waits for an answer", "[role=alertdialog]");
+}
