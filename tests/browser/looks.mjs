@@ -205,6 +205,31 @@ export async function opened_away(play) {
   const [first, second] = (await play.json("runs", "list")).runs.map((one) => one.run_id);
   const page = await play.window(), other = await play.window();
   for (const [one, run] of [[page, first], [other, second]]) {
+/** Between a wide and a narrow window: names, titles and holders are readable, and no button is outside. */
+export async function between(play) {
+  await furnish(play);
+  await play.cli("proc", "create", "api", "--start", "--no-wait", "--restart", "on-failure", "--backoff", "600s", "--", "sh", "-c", "echo address already in use >&2; exit 1");
+  await play.cli("request", "add", "Split the billing service", "--id", "RQ-8", "--", "true");
+  play.spawn("lock", "run", "deploy", "--", "sleep", "1000");
+  await play.until(async () => (await play.json("lock", "list")).locks.some((one) => one.id === "deploy"), "the lock is held");
+  const page = await play.window();
+  for (const width of [1101, 1180, 1279]) {
+    await page.setViewportSize({ width, height: 900 });
+    await play.go(page, "#/processes/api");
+    await play.sees(page, "again in", ".detail .title-row");
+    play.eq(await cut(page.locator(".detail .title")), [], `the name of the process at ${width} px`);
+    const outside = await page.locator(".detail .btn").evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent));
+    play.eq(outside, [], `buttons outside the window at ${width} px`);
+    await play.go(page, "#/requests");
+    await page.locator(".c-req", { hasText: "Split the billing service" }).waitFor();
+    play.eq(await cut(page.locator(".c-req .name")), [], `titles of requests at ${width} px`);
+    await play.go(page, "#/locks");
+    const name = page.locator("[data-id=deploy] .holder b");
+    await name.waitFor();
+    play.ok(await name.evaluate((one) => one.getBoundingClientRect().right <= one.parentElement.getBoundingClientRect().right + 1), `the holder's name at ${width} px`);
+  }
+}
+
     await play.go(one, `#/runs/${run}/a`);
     await play.sees(one, "from-a", ".log");
   }
