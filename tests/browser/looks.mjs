@@ -294,3 +294,9 @@ export async function no_hit(play) {
   await play.go(page, "#/locks");
   await play.sees(page, "所有者のいるワークフローはありません。エージェントは", "main");
 }
+  await play.cli("request", "add", "夜間取込", "--id", "RQ-1", "--", "true");
+  await play.cli("request", "run", "RQ-1");
+  await play.go(page, "#/requests");
+  await play.becomes(() => page.locator("main .list p.dim").allInnerTexts(), ["実行できる Request はありません"], "a queue in which nothing waits");
+  await play.cli("request", "add", "下書き", "--id", "RQ-2", "--status", "draft", "--", "true");
+  await play.becomes(() => page.locator("main .list p.dim").allInnerTexts(), ["実行できる Request はありません。1 件が待機中です。理由は下にあります。"], "one waits");

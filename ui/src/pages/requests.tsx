@@ -9,7 +9,7 @@ import { useRunError } from "../lastline";
 import { go, href } from "../route";
 import { requestState } from "../states";
 import { useCanAct, useTick, useWorld } from "../store";
-import { t, titled } from "../text";
+import { language, t, titled } from "../text";
 import { ago, span, now, tookOf } from "../time";
 import { NewRows, useHold } from "../ui/hold";
 import { Menu } from "../ui/overlays";
@@ -264,7 +264,7 @@ export function Requests({ id }: { id: string | undefined }): JSX.Element {
       {(filter === "all" || filter === "ready") && (
         <Section title={t("requests.next")} count={heldNext.length}>
           <div class="list">
-            {heldNext.length > 0 ? rows(heldNext) : <p class="dim pad">{titled("empty.queue", { n: rest.length }).join(". ")}</p>}
+            {heldNext.length > 0 ? rows(heldNext) : <p class="dim pad">{titled("empty.queue", { n: rest.length }).slice(0, rest.length > 0 ? 2 : 1).join(language() === "en" ? ". " : t("stop"))}</p>}
           </div>
         </Section>
       )}
