@@ -1,4 +1,5 @@
 // Faults that a careful look at every page has found: text that was cut or missing, wrong words, rules of a log in the wrong order.
+import { appendFileSync } from "node:fs";
 import { Agent, sleeper } from "./feed.mjs";
 import { flow } from "./work.mjs";
 import { furnish, settled } from "./whole.mjs";
@@ -81,6 +82,14 @@ export async function ends(play) {
   process.kill((await play.json("proc", "status", "killed")).pid, "SIGKILL");
   await play.becomes(rules, ["start 1", "SIGKILL after N s"], "how it was killed");
   await play.sees(page, "SIGKILL", ".detail .exit");
+  await play.cli("proc", "create", "slow", "--", "true");
+  await play.go(page, "#/processes/slow");
+  await play.sees(page, "No output yet", ".log");
+  const event = (type, data) => appendFileSync(`${play.root}/.aiflow/events.ndjson`, `${JSON.stringify({ time: new Date().toISOString(), type, actor: null, data: { process_id: "slow", run: 1, ...data } })}\n`);
+  event("process.exited", { status: 768, exit_code: 3, by: "itself" });
+  await play.becomes(async () => (await rules()).length, 1, "the rules of an end whose restart is not known yet");
+  event("process.restarting", { run: 2, delay_ms: 600_000, retry: 1 });
+  await play.becomes(async () => (await rules()).map((one) => /exit 3.*again in 10 min/.test(one)), [true], "they are one rule, also when they come one after the other");
 }
 
 /** On a phone a broken thing is three lines that say everything, and one target. */
@@ -196,15 +205,6 @@ export async function marks(play) {
   }
 }
 
-/** A run that is opened while the server is away: the page says nothing untrue, and shows the run when the server is back. */
-export async function opened_away(play) {
-  play.mayLoseServer = true;
-  flow(play, "two", "name: two\nflow: a >> b\ntasks: {a: echo from-a, b: echo from-b}\n");
-  await play.cli("run", "two");
-  await play.cli("run", "two");
-  const [first, second] = (await play.json("runs", "list")).runs.map((one) => one.run_id);
-  const page = await play.window(), other = await play.window();
-  for (const [one, run] of [[page, first], [other, second]]) {
 /** Between a wide and a narrow window: names, titles and holders are readable, and no button is outside. */
 export async function between(play) {
   await furnish(play);
@@ -230,6 +230,15 @@ export async function between(play) {
   }
 }
 
+/** A run that is opened while the server is away: the page says nothing untrue, and shows the run when the server is back. */
+export async function opened_away(play) {
+  play.mayLoseServer = true;
+  flow(play, "two", "name: two\nflow: a >> b\ntasks: {a: echo from-a, b: echo from-b}\n");
+  await play.cli("run", "two");
+  await play.cli("run", "two");
+  const [first, second] = (await play.json("runs", "list")).runs.map((one) => one.run_id);
+  const page = await play.window(), other = await play.window();
+  for (const [one, run] of [[page, first], [other, second]]) {
     await play.go(one, `#/runs/${run}/a`);
     await play.sees(one, "from-a", ".log");
   }
@@ -293,10 +302,10 @@ export async function no_hit(play) {
   await play.sees(page, "「nothing-like-this」は見つかりません", "main");
   await play.go(page, "#/locks");
   await play.sees(page, "所有者のいるワークフローはありません。エージェントは", "main");
-}
   await play.cli("request", "add", "夜間取込", "--id", "RQ-1", "--", "true");
   await play.cli("request", "run", "RQ-1");
   await play.go(page, "#/requests");
   await play.becomes(() => page.locator("main .list p.dim").allInnerTexts(), ["実行できる Request はありません"], "a queue in which nothing waits");
   await play.cli("request", "add", "下書き", "--id", "RQ-2", "--status", "draft", "--", "true");
   await play.becomes(() => page.locator("main .list p.dim").allInnerTexts(), ["実行できる Request はありません。1 件が待機中です。理由は下にあります。"], "one waits");
+}

@@ -9,7 +9,7 @@ import { t, titled } from "../text";
 import { bytes, clock, duration, span } from "../time";
 import { past } from "../trail";
 import { Seg } from "../ui/parts";
-import type { NewLine, Part, Place } from "./buffer";
+import { joinedRule, type NewLine, type Part, type Place } from "./buffer";
 import { isLive, useLog, when, type Feed, type Hit } from "./feed";
 import { LogViewer } from "./viewer";
 
@@ -58,9 +58,9 @@ function ruleOf(event: TrailEvent): NewLine | null {
   }
   if (event.type === "process.exited") {
     const isBad = data["by"] === "itself" && data["exit_code"] !== 0;
-    return { rule: true, bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : exitText(event) };
+    return { rule: true, of: "exit", bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : exitText(event) };
   }
-  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, bad: true, time: event.time, at, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
+  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, of: "restart", bad: true, time: event.time, at, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
   if (event.type === "LOG_TRUNCATED") return { rule: true, time: event.time, at, text: t("log.dropped", { size: bytes(Number(data["lost"] ?? 0)) }) };
   if (event.type === "LOG_GAP") return { rule: true, time: event.time, at, text: t("log.rule.gap") };
   return null;
@@ -69,13 +69,11 @@ function ruleOf(event: TrailEvent): NewLine | null {
 /** Of the events of one process. An exit and the restart that follows it are one rule. */
 function rulesOf(events: TrailEvent[]): NewLine[] {
   const rules: NewLine[] = [];
-  let before = "";
   for (const event of events) {
     const rule = ruleOf(event), last = rules[rules.length - 1];
     if (!rule) continue;
-    if (event.type === "process.restarting" && before === "process.exited" && last) last.text += ` · ${rule.text}`;
+    if (rule.of === "restart" && last?.of === "exit") rules[rules.length - 1] = joinedRule(last, rule);
     else rules.push(rule);
-    before = event.type;
   }
   return rules;
 }
