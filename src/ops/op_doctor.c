@@ -18,16 +18,25 @@ static enum doctor_mode mode_of(const json_t *args)
 
 /* ---- the last report ---- */
 
-/* A full report for a client of the server is kept, so that the next page shows it without an examination. A report that cannot be kept is shown all the same. */
+/* A full report for a client of the server is kept, so that the next page shows it without an examination, and announced, so that the
+ * open ones do. A report that cannot be kept is shown all the same. */
 static void keep_report(struct op_call *call, const json_t *report, int64_t took_ms)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    char data[64];
+    struct tsk_error err;
+    struct now now = clock_now();
     json_t *kept CLEANUP_JSON = json_copy((json_t *)report);
-    json_object_set_new(kept, "at", json_string(TIME_EXACT(clock_now().wall_ms)));
+    json_object_set_new(kept, "at", json_string(TIME_EXACT(now.wall_ms)));
     json_object_set_new(kept, "took_ms", json_integer(took_ms));
     json_write(&b, kept, false);
-    if (!b.failed && b.len <= LAST_REPORT_MAX)
-        (void)!fs_replace_file(call->ws->state_dir, DOCTOR_REPORT_FILE, 0600, b.data, b.len);
+    if (b.failed || b.len > LAST_REPORT_MAX ||
+        fs_replace_file(call->ws->state_dir, DOCTOR_REPORT_FILE, 0600, b.data, b.len) < 0)
+        return;
+    snprintf(data, sizeof data, "{\"status\":\"%s\"}", json_get_string(report, "status", ""));
+    struct event event = {.type = "doctor.examined", .data = data};
+    if (workspace_event(call->ws, &now, &event, &err) < 0)
+        log_problem(&err);
 }
 
 static int doctor_read_report(struct op_call *call, json_t **ret, struct tsk_error *err)

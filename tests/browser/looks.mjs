@@ -1,4 +1,5 @@
 // Faults that a careful look at every page has found: text that was cut or missing, wrong words, rules of a log in the wrong order.
+import { appendFileSync } from "node:fs";
 import { Agent, sleeper } from "./feed.mjs";
 import { flow } from "./work.mjs";
 import { furnish, settled } from "./whole.mjs";
@@ -55,6 +56,10 @@ export async function rules(play) {
     const read = () => page.locator(".log .lines > *").evaluateAll((all) => all.map((one) => /start \d+|begins|ends|exit \d/.exec(one.textContent)?.[0] ?? one.textContent));
     await play.becomes(read, expected, `the log after start ${i}`);
   }
+  let logIsRead;
+  const log = new Promise((done) => (logIsRead = done));
+  page.on("response", (one) => one.url().includes("/logs?") && logIsRead());
+  await page.route(/api\/events\?limit=/, async (route) => log.then(() => route.continue())); // the past is known after the log, as on a busy machine
   await page.reload();
   await play.becomes(() => page.locator(".log .lines > *").evaluateAll((all) => all.map((one) => /start \d+|begins|ends|exit \d/.exec(one.textContent)?.[0] ?? one.textContent)), expected, "the log that is read again");
 }
@@ -77,6 +82,14 @@ export async function ends(play) {
   process.kill((await play.json("proc", "status", "killed")).pid, "SIGKILL");
   await play.becomes(rules, ["start 1", "SIGKILL after N s"], "how it was killed");
   await play.sees(page, "SIGKILL", ".detail .exit");
+  await play.cli("proc", "create", "slow", "--", "true");
+  await play.go(page, "#/processes/slow");
+  await play.sees(page, "No output yet", ".log");
+  const event = (type, data) => appendFileSync(`${play.root}/.aiflow/events.ndjson`, `${JSON.stringify({ time: new Date().toISOString(), type, actor: null, data: { process_id: "slow", run: 1, ...data } })}\n`);
+  event("process.exited", { status: 768, exit_code: 3, by: "itself" });
+  await play.becomes(async () => (await rules()).length, 1, "the rules of an end whose restart is not known yet");
+  event("process.restarting", { run: 2, delay_ms: 600_000, retry: 1 });
+  await play.becomes(async () => (await rules()).map((one) => /exit 3.*again in 10 min/.test(one)), [true], "they are one rule, also when they come one after the other");
 }
 
 /** On a phone a broken thing is three lines that say everything, and one target. */
@@ -192,6 +205,31 @@ export async function marks(play) {
   }
 }
 
+/** Between a wide and a narrow window: names, titles and holders are readable, and no button is outside. */
+export async function between(play) {
+  await furnish(play);
+  await play.cli("proc", "create", "api", "--start", "--no-wait", "--restart", "on-failure", "--backoff", "600s", "--", "sh", "-c", "echo address already in use >&2; exit 1");
+  await play.cli("request", "add", "Split the billing service", "--id", "RQ-8", "--", "true");
+  play.spawn("lock", "run", "deploy", "--", "sleep", "1000");
+  await play.until(async () => (await play.json("lock", "list")).locks.some((one) => one.id === "deploy"), "the lock is held");
+  const page = await play.window();
+  for (const width of [1101, 1180, 1279]) {
+    await page.setViewportSize({ width, height: 900 });
+    await play.go(page, "#/processes/api");
+    await play.sees(page, "again in", ".detail .title-row");
+    play.eq(await cut(page.locator(".detail .title")), [], `the name of the process at ${width} px`);
+    const outside = await page.locator(".detail .btn").evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent));
+    play.eq(outside, [], `buttons outside the window at ${width} px`);
+    await play.go(page, "#/requests");
+    await page.locator(".c-req", { hasText: "Split the billing service" }).waitFor();
+    play.eq(await cut(page.locator(".c-req .name")), [], `titles of requests at ${width} px`);
+    await play.go(page, "#/locks");
+    const name = page.locator("[data-id=deploy] .holder b");
+    await name.waitFor();
+    play.ok(await name.evaluate((one) => one.getBoundingClientRect().right <= one.parentElement.getBoundingClientRect().right + 1), `the holder's name at ${width} px`);
+  }
+}
+
 /** A run that is opened while the server is away: the page says nothing untrue, and shows the run when the server is back. */
 export async function opened_away(play) {
   play.mayLoseServer = true;
@@ -236,6 +274,24 @@ export async function still(play) {
   await page.locator(".c-proc", { hasText: "third" }).waitFor();
 }
 
+/** The same on the page of locks: a lock that sorts above does not put its button under the pointer. */
+export async function still_locks(play) {
+  const held = async (n) => play.until(async () => (await play.json("lock", "list")).locks.length === n, `${n} locks are held`);
+  play.spawn("lock", "run", "m", "--", "sleep", "1000");
+  await held(1);
+  const page = await play.window();
+  await play.go(page, "#/locks");
+  const force = page.locator("[data-id=m]").getByRole("button", { name: "Force…" });
+  await force.hover();
+  const before = await force.boundingBox();
+  play.spawn("lock", "run", "a", "--", "sleep", "1000");
+  await held(2);
+  await page.locator(".new-rows").waitFor();
+  play.eq(await force.boundingBox(), before, "where the button under the pointer is");
+  await page.mouse.move(5, 5);
+  await page.locator("[data-id=a]").waitFor();
+}
+
 /** A filter without a hit says so, and two sentences in a row have the language's full stop. */
 export async function no_hit(play) {
   flow(play, "one", "name: one\ntasks: {a: 'true'}\n");
@@ -246,4 +302,10 @@ export async function no_hit(play) {
   await play.sees(page, "「nothing-like-this」は見つかりません", "main");
   await play.go(page, "#/locks");
   await play.sees(page, "所有者のいるワークフローはありません。エージェントは", "main");
+  await play.cli("request", "add", "夜間取込", "--id", "RQ-1", "--", "true");
+  await play.cli("request", "run", "RQ-1");
+  await play.go(page, "#/requests");
+  await play.becomes(() => page.locator("main .list p.dim").allInnerTexts(), ["実行できる Request はありません"], "a queue in which nothing waits");
+  await play.cli("request", "add", "下書き", "--id", "RQ-2", "--status", "draft", "--", "true");
+  await play.becomes(() => page.locator("main .list p.dim").allInnerTexts(), ["実行できる Request はありません。1 件が待機中です。理由は下にあります。"], "one waits");
 }

@@ -1,4 +1,5 @@
 // More than fits on a screen or into one answer, and what goes on while nothing is read.
+import { appendFileSync } from "node:fs";
 import { flow } from "./work.mjs";
 
 /** A failed run is seen until something newer of its kind is there, however many others end after it. */
@@ -130,4 +131,42 @@ export async function gone_caller(play) {
   await play.sees(page, "Live", ".live");
   await play.sees(page, "deploy", "[data-id=deploy]");
   await play.end(holder);
+}
+
+/** The last hour of a process is drawn, and its log has its starts and ends, however much else has happened since. */
+export async function last_hour(play) {
+  await play.cli("proc", "create", "web", "--start", "--no-wait", "--", "sh", "-c", "echo no such file >&2; exit 3");
+  await play.until(async () => (await play.json("events", "--type", "process.exited")).events.length === 1, "its end is noted");
+  const other = JSON.stringify({ time: new Date().toISOString(), type: "test.event", actor: null, data: {} });
+  appendFileSync(`${play.root}/.aiflow/events.ndjson`, `${other}\n`.repeat(1200));
+  const page = await play.window();
+  await play.go(page, "#/processes/web");
+  await page.locator("[data-id=web] svg.hour rect.f").waitFor();
+  for (const words of ["start 1", "exit 3 after"]) await play.sees(page, words, ".cutln");
+}
+
+/** A request that is done is shown when a link leads to it, and not only the newest one. */
+export async function chosen_done(play) {
+  for (const id of ["RQ-1", "RQ-2", "RQ-3"]) {
+    await play.cli("request", "add", `Title of ${id}`, "--id", id, "--", "true");
+    await play.cli("request", "run", id);
+  }
+  const page = await play.window();
+  for (const id of ["RQ-1", "RQ-2", "RQ-3"]) {
+    await play.go(page, "#/");
+    await play.go(page, `#/requests/${id}`);
+    await page.locator(`.item.sel[data-id="${id}"]`).waitFor();
+  }
+}
+
+/** A request whose run waits for an answer is not run: the page says why, although the server's answer is a 200. */
+export async function waits_already(play) {
+  flow(play, "ask", "name: ask\ntasks: {ask: {run: \"tasuki task ask 'Go on?'\"}}\n");
+  await play.cli("request", "add", "Release", "--flow", "ask", "--id", "RQ-1");
+  await play.cli("request", "run", "RQ-1").catch(() => undefined); // exit 8: it asks
+  const page = await play.window();
+  await play.go(page, "#/requests");
+  await page.locator("[data-id=RQ-1] [data-menu]").click();
+  await page.getByRole("menuitem", { name: /^Run tasuki/ }).click();
+  await play.sees(page, "The latest run of RQ-1 waits for an answer", "[role=alertdialog]");
 }

@@ -19,8 +19,10 @@ scenarios(
     came_back="after a way back the keys act on the process that is shown",
     run_signs="a run: the way to what runs, the words of its attempts, the time of the next one, the buttons beside the facts",
     room="what has room is not cut: progress of the queue, names, states, the lock of a request",
+    between="between a wide and a narrow window names, titles and holders are readable, and no button is outside",
     opened_away="a run that is opened while the server is away is there when it is back, and nothing untrue is said before",
     still="on the overview nothing moves under the pointer; new rows wait",
+    still_locks="nor does it on the page of locks",
     no_hit="a filter of the runs without a hit says so; sentences end as their language does",
     marks="Japanese and Chinese sentences have their own marks and words",
 )

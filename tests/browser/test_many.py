@@ -18,5 +18,8 @@ scenarios(
     life_whole="how a holder's death is known is said whole at every width",
     last_report="the last report of doctor is there in every window, without an examination",
     gone_caller="a tab that the server does not know any more goes on, and is registered anew when it takes something",
+    last_hour="the last hour of a process and the rules of its log are there, however much else has happened since",
+    chosen_done="a link to a request that is done shows it",
+    waits_already="a run that is not begun because the last one waits for an answer is a refusal, and says so",
 )
 main(__name__)

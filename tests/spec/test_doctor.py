@@ -469,7 +469,9 @@ def _(ws):
     eq(server.get("/api/doctor").expect(404, "NOT_FOUND").error["next"], ["tasuki doctor"], "the next command")
     server.post("/api/doctor", {"mode": "quick"}).expect(200)
     server.get("/api/doctor").expect(404)
+    eq(ws.events("doctor.examined"), [], "what is not kept is not announced")
     report = server.post("/api/doctor").expect(200).json
+    eq([one["data"] for one in ws.events("doctor.examined")], [{"status": report["status"]}], "the event of the report")
     (ws.path / ".aiflow/locks/name.left.lock.json").write_text("{")
     last = server.get("/api/doctor").expect(200).json
     eq((last["status"], last["checks"]), (report["status"], report["checks"]), "the report")

@@ -1,4 +1,4 @@
-// When a process ran in the last hour, from the events that the page has. What is older than those is not drawn.
+// When a process ran in the last hour, from the events of processes that the page has.
 import type { Process, TrailEvent } from "./api/types";
 
 export interface Piece {

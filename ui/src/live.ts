@@ -12,8 +12,9 @@
 import { ApiError, call, dropGoneCaller, readStream, Unreachable, hasToken } from "./api/http";
 import type { Agent, AskedQuestion, Confirmation, DoctorReport, Lock, OpenConfirmation, Request, Run, RunDetail, Status, TrailEvent, Workflow } from "./api/types";
 import { parseRoute } from "./route";
-import { EVENTS_MAX, getWorld, setWorld, type World } from "./store";
+import { getWorld, setWorld, type World } from "./store";
 import { freezeClock, now, setCountedAt, setServerTime } from "./time";
+import { keepEvent, readPast } from "./trail";
 import { readWorkers } from "./workers";
 
 const SLOW_MS = 15_000;
@@ -26,7 +27,6 @@ const PAUSE_MS = 300; // leaves time for an answer before L4
 const RETRY_MS = [300, 600, 1200, 2500, 5000];
 const OPEN_RUNS_MAX = 20; // that are read in full; the one that is shown is among them
 const RUNS_KEPT = 200;
-const PAST_EVENTS = 1000;
 
 const silence = new Unreachable("silence");
 
@@ -45,7 +45,6 @@ let lateTimer: ReturnType<typeof setTimeout> | undefined;
 let lastLook = 0;
 let lastTurn = performance.now();
 let hasAgents = true;
-let hasPast = false;
 let lastReport: string | null = null; // when the one that was read was made
 let areRunsOld = true; // a run has begun, ended or gone since they were listed
 const eventListeners = new Set<(event: TrailEvent) => void>();
@@ -219,7 +218,7 @@ export function refresh(): Promise<void> {
         if (isDirty && !document.hidden) await pause(lastLook - began); // L7
         if (mine !== current) return;
       } while (isDirty && !document.hidden); // L5
-      if (!hasPast) void readPast(PAST_EVENTS);
+      void readPast(current?.signal);
     } catch (problem) {
       if (mine === current) failed(problem);
     } finally {
@@ -333,32 +332,11 @@ export function connect(): void {
   );
 }
 
-const arrived: TrailEvent[] = [];
-
 function take(event: TrailEvent): void {
-  arrived.push(event);
   areRunsOld ||= event.type.startsWith("run.");
   for (const tell of eventListeners) tell(event);
-  if (arrived.length === 1) setTimeout(flush, SOON_MS);
+  keepEvent(event);
   soon();
-}
-
-/** What came together is shown together. */
-function flush(): void {
-  const events = [...getWorld().events, ...arrived.splice(0)];
-  setWorld({ events: events.slice(-EVENTS_MAX) });
-}
-
-/** The events before the stream began, for lists that show the past. */
-async function readPast(limit: number): Promise<void> {
-  hasPast = true;
-  const first = getWorld().events[0]?.id;
-  const past = await call<{ events: TrailEvent[] }>("GET", `/api/events?limit=${limit}`, undefined, undefined, current?.signal).catch(() => null);
-  hasPast = past !== null; // else it is asked again after the next look
-  if (!past) return;
-  const known = new Set(getWorld().events.map((one) => one.id));
-  const older = past.events.filter((one) => !known.has(one.id) && (first === undefined || one.id < first));
-  setWorld({ events: [...older, ...getWorld().events].slice(-EVENTS_MAX) });
 }
 
 /** What doctor said last, to any window: asked for when the status says that there is another report. */

@@ -170,6 +170,7 @@ function asker(event: TrailEvent): string {
 /** What needs no more than a shape and a thing: the sentence is `event.` and the type. */
 const plain: Record<string, [GlyphName, Tone, (event: TrailEvent) => string]> = {
   "workspace.created": ["check", "dim", () => getWorld().root.split("/").pop() ?? ""],
+  "doctor.examined": ["ring", "dim", (event) => text(event.data["status"])],
   "doctor.fixed": ["check", "ok", (event) => text(event.data["check"])],
   "lock.tmp_removed": ["lock", "dim", (event) => text(event.data["file"])],
   "workflow.owner_died": ["key", "warn", (event) => text(event.data["workflow"])],

@@ -28,11 +28,10 @@ export interface World {
   confirmations: OpenConfirmation[]; // what agents ask, oldest first
   usage: Record<string, { cpu_percent: number | null; rss_bytes: number }>; // of the processes that run, every 2 s
   events: TrailEvent[]; // the newest, oldest first
+  processEvents: TrailEvent[]; // the same, of processes only: they reach back an hour, however much else happens
   doctor: (DoctorReport & { at: number; took: number }) | null;
   pool: Pool | null; // null: there is no Redis
 }
-
-export const EVENTS_MAX = 2000;
 
 let world: World = {
   live: "starting",
@@ -57,6 +56,7 @@ let world: World = {
   confirmations: [],
   usage: {},
   events: [],
+  processEvents: [],
   doctor: null,
   pool: null,
 };

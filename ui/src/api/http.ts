@@ -72,6 +72,11 @@ function callerHeaders(): Record<string, string> {
   return caller ? { "Tasuki-Instance": caller.instance, "Tasuki-Secret": caller.secret } : {};
 }
 
+/** Also with 200: a run that waits for an answer is not begun anew. The record of a process has an `error`, too, which is a text. */
+function isRefusal(json: unknown): json is ErrorBody {
+  return typeof (json as ErrorBody | null)?.error?.reason_code === "string";
+}
+
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export async function call<T>(method: Method, path: string, body?: object, timeoutMs = 50_000, signal?: AbortSignal): Promise<T> {
@@ -102,7 +107,7 @@ export async function call<T>(method: Method, path: string, body?: object, timeo
   } catch {
     throw new Unreachable(`${answer.status}: not JSON`);
   }
-  if (typeof json === "object" && json !== null && "error" in json && !answer.ok) throw new ApiError(answer.status, json as ErrorBody);
+  if (isRefusal(json)) throw new ApiError(answer.status, json);
   return json as T;
 }
 

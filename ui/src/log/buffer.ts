@@ -15,6 +15,7 @@ export interface Line {
   rule?: boolean; // a rule across: a start, an exit, a gap
   at?: number | undefined; // the time of a rule: it goes before the lines that are newer
   bad?: boolean;
+  of?: "exit" | "restart" | undefined; // a restart joins the rule of the exit before it
 }
 export type NewLine = Omit<Line, "key">;
 
@@ -29,6 +30,11 @@ const LINES_MAX = 60_000;
 
 function output(line: NewLine): 0 | 1 {
   return line.stream === "stderr" ? 1 : 0;
+}
+
+/** How it ended, and when it starts again. */
+export function joinedRule<T extends NewLine>(exit: T, restart: NewLine): T {
+  return { ...exit, text: `${exit.text} · ${restart.text}`, of: undefined };
 }
 
 export class LogBuffer {
@@ -57,6 +63,7 @@ export class LogBuffer {
     this.chars += line.text.length;
     if (last?.isOpen && !line.rule && last.source === line.source && last.stream === line.stream && last.to === line.from)
       this.lines[at - 1] = { ...last, text: last.text + line.text, to: line.to, isOpen: line.isOpen };
+    else if (line.of === "restart" && last?.of === "exit" && !line.source) this.lines[at - 1] = joinedRule(last, line);
     else this.lines.splice(at, 0, { ...line, key: this.nextKey++ });
     if (line.to !== undefined) this.to[output(line)] = line.to;
   }

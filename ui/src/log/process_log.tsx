@@ -7,14 +7,16 @@ import { onEvent } from "../live";
 import { getWorld, useWorld } from "../store";
 import { t, titled } from "../text";
 import { bytes, clock, duration, span } from "../time";
+import { past } from "../trail";
 import { Seg } from "../ui/parts";
-import type { NewLine, Part, Place } from "./buffer";
+import { joinedRule, type NewLine, type Part, type Place } from "./buffer";
 import { isLive, useLog, when, type Feed, type Hit } from "./feed";
 import { LogViewer } from "./viewer";
 
 const PART = 262_144;
 const PART_OF_MANY = 65_536;
 const HITS_OF_ONE = 5000;
+const PAST_MS = 2000; // then lines are shown without their rules
 const LINES_OF_MANY = 2000; // so many at least, as far as there are
 type Stream = "both" | "stdout" | "stderr";
 
@@ -42,7 +44,7 @@ function exitText(event: TrailEvent): string {
   const data = event.data;
   const exit = typeof data["signal"] === "string" ? data["signal"] : t("exit.code", { code: String(data["exit_code"] ?? "?") });
   const isItsStart = (one: TrailEvent): boolean => one.type === "process.started" && startOf(one.data) === startOf(data);
-  const known = getWorld().events.find(isItsStart);
+  const known = getWorld().processEvents.find(isItsStart);
   const began = begun.get(startOf(data)) ?? (known && Date.parse(known.time));
   return began === undefined ? t("log.rule.exit", { exit, time: clock(event.time) }) : t("log.rule.exit_after", { exit, took: duration(Date.parse(event.time) - began, true) });
 }
@@ -56,9 +58,9 @@ function ruleOf(event: TrailEvent): NewLine | null {
   }
   if (event.type === "process.exited") {
     const isBad = data["by"] === "itself" && data["exit_code"] !== 0;
-    return { rule: true, bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : exitText(event) };
+    return { rule: true, of: "exit", bad: isBad, time: event.time, at, text: data["by"] === "stop" ? t("log.rule.stopped", { time: clock(event.time) }) : exitText(event) };
   }
-  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, bad: true, time: event.time, at, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
+  if (event.type === "process.restarting" && Number(data["delay_ms"]) > 0) return { rule: true, of: "restart", bad: true, time: event.time, at, text: t("state.backoff", { span: span(Number(data["delay_ms"])) }) };
   if (event.type === "LOG_TRUNCATED") return { rule: true, time: event.time, at, text: t("log.dropped", { size: bytes(Number(data["lost"] ?? 0)) }) };
   if (event.type === "LOG_GAP") return { rule: true, time: event.time, at, text: t("log.rule.gap") };
   return null;
@@ -67,13 +69,11 @@ function ruleOf(event: TrailEvent): NewLine | null {
 /** Of the events of one process. An exit and the restart that follows it are one rule. */
 function rulesOf(events: TrailEvent[]): NewLine[] {
   const rules: NewLine[] = [];
-  let before = "";
   for (const event of events) {
     const rule = ruleOf(event), last = rules[rules.length - 1];
     if (!rule) continue;
-    if (event.type === "process.restarting" && before === "process.exited" && last) last.text += ` · ${rule.text}`;
+    if (rule.of === "restart" && last?.of === "exit") rules[rules.length - 1] = joinedRule(last, rule);
     else rules.push(rule);
-    before = event.type;
   }
   return rules;
 }
@@ -141,10 +141,13 @@ class ProcessFeed implements Feed {
   private async part(query: string, isEnd = false): Promise<Part> {
     const got = await this.get<{ lines: LogLine[]; from: string; cursor: string }>(query);
     const lines = got.lines.flatMap((one) => linesOf(one, this.source));
+    await Promise.race([past, new Promise((resolve) => setTimeout(resolve, PAST_MS))]);
     const first = lines[0]?.time, last = isEnd ? undefined : lines[lines.length - 1]?.time;
     const isWhole = isEnd && /^0:0$/.test(got.from); // then the first start belongs to it
-    const past = getWorld().events.filter((one) => one.data["process_id"] === this.id && (isWhole || (first === undefined ? isEnd : one.time >= first)) && (last === undefined ? isEnd : one.time < last));
-    return { lines: this.source === undefined ? merged(lines, past) : lines, from: place(got.from), to: place(got.cursor) };
+    const { events, processEvents } = getWorld();
+    const known = [...processEvents, ...events.filter((one) => one.type.startsWith("LOG_"))].sort((a, b) => a.id - b.id);
+    const own = known.filter((one) => one.data["process_id"] === this.id && (isWhole || (first === undefined ? isEnd : one.time >= first)) && (last === undefined ? isEnd : one.time < last));
+    return { lines: this.source === undefined ? merged(lines, own) : lines, from: place(got.from), to: place(got.cursor) };
   }
 
   end = (size = PART / 2): Promise<Part> => this.part(`bytes=${size}`, true);

@@ -1,11 +1,9 @@
 // The last verdict, what needs attention and what to do about it. Opening the page examines nothing.
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import { Act } from "../actions";
 import type { DoctorCheck, DoctorReport, Lock } from "../api/types";
 import { examine } from "../doctor";
 import { fixAll, fixOf } from "../fixes";
-import { refresh } from "../live";
 import { href, type PageName } from "../route";
 import { lifeState } from "../states";
 import { useTick, useWorld } from "../store";
@@ -84,7 +82,6 @@ function Recovered({ lock }: { lock: Lock }): JSX.Element {
 export function Doctor(): JSX.Element {
   const report = useWorld((w) => w.doctor);
   useTick();
-  useEffect(() => void refresh(), []); // another window's report is no event
   if (!report)
     return (
       <div class="page">

@@ -9,6 +9,7 @@ import { useTick, useWorld } from "../store";
 import { language, t, titled } from "../text";
 import { ageOf, clock, left, leftOf, span, now } from "../time";
 import type { Question } from "../ui/confirm";
+import { NewRows, useHold } from "../ui/hold";
 import { Avatar, Empty, Mark, Section, StateText } from "../ui/parts";
 import { Glyph } from "../ui/shapes";
 import { useTint } from "../ui/tint";
@@ -187,18 +188,6 @@ function AgentRow({ agent }: { agent: Agent }): JSX.Element {
   );
 }
 
-function Instances({ agents }: { agents: Agent[] }): JSX.Element {
-  return (
-    <Section title={t("nav.here")} count={agents.length}>
-      <div class="list">
-        {agents.map((one) => (
-          <AgentRow key={one.instance} agent={one} />
-        ))}
-      </div>
-    </Section>
-  );
-}
-
 export function Locks(): JSX.Element {
   const locks = useWorld((w) => w.locks);
   const workflows = useWorld((w) => w.workflows);
@@ -206,37 +195,43 @@ export function Locks(): JSX.Element {
   const order = { sprint: 0, queue: 1, request: 2, name: 3 };
   const sorted = [...locks].sort((a, b) => Number(a.holder?.alive !== false) - Number(b.holder?.alive !== false) || order[a.kind] - order[b.kind] || (a.id ?? "").localeCompare(b.id ?? ""));
   const dead = locks.filter((one) => one.holder?.alive === false).length;
+  const lists = [
+    sorted.map((one) => <LockRow key={`lock ${one.kind}:${one.id}`} lock={one} />),
+    workflows.map((one) => <OwnerRow key={`owner ${one.ulTaskId}`} workflow={one} />),
+    (agents ?? []).map((one) => <AgentRow key={`agent ${one.instance}`} agent={one} />),
+  ];
+  const hold = useHold(lists.map((list) => ({ title: "", list })), (one) => String(one.key), "");
+  const [held = [], owned = [], here = []] = hold.groups.map((group) => group.list);
   return (
     <div class="page">
-      <Section title={t("locks.title")} count={locks.length} more={dead > 0 ? t("locks.dead", { n: dead }) : undefined}>
-        {locks.length === 0 ? (
-          <Empty icon="locks" texts={titled("empty.locks")} command="tasuki lock run NAME -- CMD" />
-        ) : (
-          <>
-            <Heads owner={false} />
-            <div class="list">
-              {sorted.map((one) => (
-                <LockRow key={`${one.kind}:${one.id}`} lock={one} />
-              ))}
-            </div>
-          </>
+      <NewRows hold={hold} />
+      <div class="contents" {...hold.pointer}>
+        <Section title={t("locks.title")} count={held.length} more={dead > 0 ? t("locks.dead", { n: dead }) : undefined}>
+          {held.length === 0 ? (
+            <Empty icon="locks" texts={titled("empty.locks")} command="tasuki lock run NAME -- CMD" />
+          ) : (
+            <>
+              <Heads owner={false} />
+              <div class="list">{held}</div>
+            </>
+          )}
+        </Section>
+        <Section title={t("locks.owners")} count={owned.length}>
+          {owned.length === 0 ? (
+            <p class="dim pad">{titled("empty.owners").join(language() === "en" ? ". " : t("stop"))}</p>
+          ) : (
+            <>
+              <Heads owner />
+              <div class="list">{owned}</div>
+            </>
+          )}
+        </Section>
+        {here.length > 0 && (
+          <Section title={t("nav.here")} count={here.length}>
+            <div class="list">{here}</div>
+          </Section>
         )}
-      </Section>
-      <Section title={t("locks.owners")} count={workflows.length}>
-        {workflows.length === 0 ? (
-          <p class="dim pad">{titled("empty.owners").join(language() === "en" ? ". " : t("stop"))}</p>
-        ) : (
-          <>
-            <Heads owner />
-            <div class="list">
-              {workflows.map((one) => (
-                <OwnerRow key={one.ulTaskId} workflow={one} />
-              ))}
-            </div>
-          </>
-        )}
-      </Section>
-      {agents && agents.length > 0 && <Instances agents={agents} />}
+      </div>
     </div>
   );
 }

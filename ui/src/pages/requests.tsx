@@ -1,7 +1,7 @@
 // Requests and the queue: what runs, what comes next, what does not and why, what is done.
 import { openQueueForm, openRequestForm } from "../ui/forms";
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Act, menuItem, removeRequest, resumeRun, run, runNext, runRequest, startQueue, stopQueue, type QueueOptions } from "../actions";
 import type { Request } from "../api/types";
 import { useKey } from "../keys";
@@ -9,7 +9,7 @@ import { useRunError } from "../lastline";
 import { go, href } from "../route";
 import { requestState } from "../states";
 import { useCanAct, useTick, useWorld } from "../store";
-import { t, titled } from "../text";
+import { language, t, titled } from "../text";
 import { ago, span, now, tookOf } from "../time";
 import { NewRows, useHold } from "../ui/hold";
 import { Menu } from "../ui/overlays";
@@ -205,8 +205,9 @@ export function Requests({ id }: { id: string | undefined }): JSX.Element {
   const rest = shown.filter((one) => !running.includes(one) && !next.includes(one) && !done.includes(one));
   const n = (of: Filter): number => all.filter((one) => inFilter(one, of)).length;
   const rows = (list: Request[]): JSX.Element[] => list.map((one) => <Row key={one.id} request={one} position={positions.get(one.id) ?? 0} isChosen={one.id === id} />);
-  const allDone = isDoneShown || filter === "done" || words !== "";
-  const hold = useHold([running, next, rest, allDone ? done : done.slice(0, 1)].map((list, i) => ({ title: String(i), list })), (one) => one.id, `${filter} ${words} ${isDoneShown}`);
+  const allDone = isDoneShown || filter === "done" || words !== "" || done.some((one) => one.id === id);
+  const hold = useHold([running, next, rest, allDone ? done : done.slice(0, 1)].map((list, i) => ({ title: String(i), list })), (one) => one.id, `${filter} ${words} ${isDoneShown} ${id ?? ""}`);
+  useEffect(() => document.querySelector("main .item.sel")?.scrollIntoView({ block: "nearest" }), [id]);
   const [heldRunning = [], heldNext = [], heldRest = [], shownDone = []] = hold.groups.map((one) => one.list);
   if (all.length === 0)
     return (
@@ -263,7 +264,7 @@ export function Requests({ id }: { id: string | undefined }): JSX.Element {
       {(filter === "all" || filter === "ready") && (
         <Section title={t("requests.next")} count={heldNext.length}>
           <div class="list">
-            {heldNext.length > 0 ? rows(heldNext) : <p class="dim pad">{titled("empty.queue", { n: rest.length }).join(". ")}</p>}
+            {heldNext.length > 0 ? rows(heldNext) : <p class="dim pad">{titled("empty.queue", { n: rest.length }).slice(0, rest.length > 0 ? 2 : 1).join(language() === "en" ? ". " : t("stop"))}</p>}
           </div>
         </Section>
       )}

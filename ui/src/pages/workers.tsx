@@ -7,6 +7,7 @@ import { workerState } from "../states";
 import { useCanAct, useTick, useWorld } from "../store";
 import { t, titled } from "../text";
 import { ago, exact } from "../time";
+import { NewRows, useHold } from "../ui/hold";
 import { Empty, Mark, Section } from "../ui/parts";
 import { Reasons } from "../ui/problem";
 import { Glyph } from "../ui/shapes";
@@ -98,6 +99,7 @@ function useReading(): void {
 export function Workers(): JSX.Element {
   const pool = useWorld((w) => w.pool);
   useReading();
+  const hold = useHold([{ title: "", list: pool?.workers ?? [] }], (one) => one.id, "");
   if (!pool) return <div class="page"><Empty icon="workers" texts={titled("empty.redis")} command="TASUKI_REDIS=redis://HOST tasuki serve" /></div>;
   if (pool.problem)
     return (
@@ -119,8 +121,9 @@ export function Workers(): JSX.Element {
         ) : (
           <>
             <Heads />
-            <div class="list">
-              {pool.workers.map((one) => (
+            <NewRows hold={hold} />
+            <div class="list" {...hold.pointer}>
+              {hold.groups.flatMap((group) => group.list).map((one) => (
                 <Row key={one.id} worker={one} />
               ))}
             </div>

@@ -6,7 +6,7 @@ import { t } from "../text";
 import { now } from "../time";
 
 export function Hour({ process }: { process: Process }): JSX.Element {
-  const events = useWorld((w) => w.events);
+  const events = useWorld((w) => w.processEvents);
   useTick(15);
   return (
     <svg class="hour" viewBox="0 0 120 14" preserveAspectRatio="none" role="img" aria-label={t("process.last_hour")}>
