@@ -496,6 +496,29 @@ def _(ws):
     other.close()
 
 
+@test("SIGINT of an agent's up leaves what another agent has restarted since, and names it; a person's stops it, and names it, too")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", "db: exec sleep 1000\nweb: exec sleep 1000\n")
+    other = client(ws, "claude-code")
+    whose = r"warning: web was started by claude-code \(pid \d+\), which is alive"
+    for env, left in (({"TASUKI_AGENT": "alpha"}, {"web"}), ({}, set())):
+        running = up(ws, env=env)
+        for id in ("db", "web"):
+            until_state(p, id, "Running", "ready")
+        if env:
+            ws.tasuki("proc", "stop", "web").expect(0)  # a person
+            other.ok("start_process", id="web")
+        else:
+            other.ok("restart_process", id="web")
+        running.send_signal(signal.SIGINT)
+        err = ws.finish(running).expect(0).err
+        eq(({id for id, state in states(p).items() if state == "Running"}, "since: web" in err), (left, bool(left)), "what runs on")
+        assert re.search(whose, err) and "db was" not in err, err
+        ws.tasuki("down").expect(0)
+    other.close()
+
+
 @test("a person whose up restarts what a living agent started reads whose it was, on the screen and with --detach")
 def _(ws):
     p = Processes(ws)
