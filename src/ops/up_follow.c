@@ -342,7 +342,9 @@ static void take_input(struct up_screen *screen, struct pollfd fds[2])
         if (text[i] == 'i')
             up_stop(screen);
     }
-    len = screen->has_keys && fds[1].revents ? read(STDIN_FILENO, text, sizeof text) : -1;
+    bool is_in_front =
+        screen->has_keys && tcgetpgrp(STDIN_FILENO) == getpgrp(); /* not after `bg`: a read would stop it again */
+    len = is_in_front && fds[1].revents ? read(STDIN_FILENO, text, sizeof text) : -1;
     if (len == 0)
         screen->has_keys = false;
     for (ssize_t i = 0; i < len; i++)

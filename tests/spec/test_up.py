@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from who_common import client  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from harness.processes import Processes, command_line_of, descendants_of  # noqa: E402
-from harness.screen import golden, tasuki_screen  # noqa: E402
+from harness.screen import Screen, golden, tasuki_screen  # noqa: E402
 
 PROCFILE = """# three servers
 web: echo web on $PORT; exec sleep 1000
@@ -774,6 +774,22 @@ def _(ws):
     screen.keys("C-c")
     eq(screen.ended(), 0, "exit code")
     eq(states(p), {"web": "Stopped", "db": "Stopped"}, "afterwards")
+
+
+@test("Ctrl-Z gives the terminal back; after fg, d detaches as before")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", PROCFILE)
+    screen = Screen(ws, ["sh", "-mc", f"{ws.binary} up; stty -a; echo stopped; read go; fg; echo over"])
+    screen.until_text("! db", "| web on")
+    screen.keys("C-z")
+    text = screen.until_text("stopped")
+    assert " icanon" in text and " echo " in text, text
+    screen.type("go\n")
+    screen.keys("d")
+    screen.until_text("Detached", "over")
+    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
+    ws.tasuki("down").expect(0)
 
 
 @test("the end of the terminal leaves everything running")
