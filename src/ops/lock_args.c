@@ -208,10 +208,13 @@ static void lock_put_question(struct op_call *call, const struct lock_target *ta
     struct buf by CLEANUP(buf_clear) = BUF_INIT, since CLEANUP(buf_clear) = BUF_INIT;
     who_put_label(&by, json_object_get(holder, "who"));
     put_since(&since, record->created_ms);
-    text_put(b, call->lang, key, "lock", words, "by", by.len ? buf_str(&by) : "?", "pid", pid, "state",
-             found->alive == LIVE_DEAD || (!record->pid && !is_client) ? "dead" : "alive", "session_id",
-             record->session_id[0] ? record->session_id : "?", "started_at", started, "since", buf_str(&since),
-             "age_hours", age, "epic_spec", record->epic_spec[0] ? record->epic_spec : "?", NULL);
+    bool is_dead = found->alive == LIVE_DEAD || (!record->pid && !is_client);
+    const char *state = is_dead ? "dead" : "alive"; /* sprints: a word of their specification */
+    if (!target->kind->is_sprint)
+        state = text_get(is_dead ? "owner_dead" : "owner_alive", call->lang);
+    text_put(b, call->lang, key, "lock", words, "by", by.len ? buf_str(&by) : "?", "pid", pid, "state", state,
+             "session_id", record->session_id[0] ? record->session_id : "?", "started_at", started, "since",
+             buf_str(&since), "age_hours", age, "epic_spec", record->epic_spec[0] ? record->epic_spec : "?", NULL);
 }
 
 /* What kind of yes the refusal could be overcome with. */
