@@ -98,6 +98,11 @@ void who_put_label(struct buf *b, const json_t *who)
     buf_printf(b, "%s%s%s", label, *label && *note ? ": " : "", note);
 }
 
+bool who_is_name(const char *text)
+{
+    return text && text[strspn(text, " \t\r\n")];
+}
+
 /* ---- what the environment says ---- */
 
 static bool is_command;
@@ -149,7 +154,7 @@ static void find_label(struct who *who, bool has_program)
 {
     const char *agent = getenv("TASUKI_AGENT");
     char terminal[64];
-    who->is_agent = agent && *agent;
+    who->is_agent = who_is_name(agent);
     if (who->is_agent)
         who_copy(who->label, sizeof who->label, agent);
     else if (has_program)

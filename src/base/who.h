@@ -59,6 +59,9 @@ void who_set_note(const char *note);
 
 /* ---- text ---- */
 
+/* Whether it may be a label: nobody has an empty name, or one of blanks. `text` may be NULL. */
+bool who_is_name(const char *text);
+
 /* INVALID_INPUT for a note over WHO_NOTE_CHARS characters, or with control characters or invalid UTF-8. */
 int who_check_note(const char *note, struct tsk_error *err);
 /* A4: copies what fits and is harmless; `from` may be NULL. */

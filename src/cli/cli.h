@@ -184,8 +184,8 @@ void cli_put_holder(struct buf *b, const struct cli_options *options, const json
 /* The owner of a workflow: "claude-code#2: refactoring auth (vm-4711-…)", and whether it is alive, as a word. */
 void cli_put_owner(struct buf *b, const json_t *workflow);
 const char *cli_owner_state(const struct cli_options *options, const json_t *workflow);
-/* "for name deploy of claude-code#2, since 12:45"; `waiter`: {kind id since for}. */
-void cli_put_awaited(struct buf *b, const struct cli_options *options, const json_t *waiter);
+/* "for name deploy of claude-code#2, since 12:45"; `waiter`: {kind id since for}. `shorts`: whole ids to short ones, or NULL. */
+void cli_put_awaited(struct buf *b, const struct cli_options *options, const json_t *shorts, const json_t *waiter);
 
 /* A word of a result for people: the text with the key <prefix><word>, in small letters with _ for other signs; the word itself
  * where there is none. */

@@ -7,13 +7,18 @@
 
 #include <string.h>
 
-/* "name src/api (refactoring auth), process web, name docs (stale)" */
-static void put_things(struct buf *b, const struct cli_options *options, const json_t *list)
+/* "name src/api (refactoring auth), process web, name docs (stale), run deploy 5e6f70" */
+static void put_things(struct buf *b, const struct op_call *call, const struct cli_options *options, const json_t *list)
 {
     json_each (list, i, one) {
         const char *id = json_get_string(one, "id", ""), *note = json_get_string(one, "note", NULL);
+        const char *flow = json_get_string(one, "flow", NULL), *source = json_get_string(one, "source", NULL);
         const char *state = cli_lock_state(one, json_object_get(one, "alive"));
-        buf_printf(b, "%s%s%s%s", i ? ", " : "", json_get_string(one, "kind", ""), *id ? " " : "", id);
+        struct buf name CLEANUP(buf_clear) = BUF_INIT;
+        buf_printf(b, "%s%s", i ? ", " : "", json_get_string(one, "kind", ""));
+        if (flow || source)
+            buf_printf(b, " %s", flow ? cli_short_id(call, options, flow) : cli_flow(options, source, &name));
+        buf_printf(b, "%s%s", *id ? " " : "", cli_short_id(call, options, id));
         if (strcmp(state, "?") != 0 && strcmp(state, "held") != 0)
             buf_printf(b, " (%s)", cli_word(options, "state_", state));
         if (note)
@@ -21,22 +26,24 @@ static void put_things(struct buf *b, const struct cli_options *options, const j
     }
 }
 
-void cli_put_awaited(struct buf *b, const struct cli_options *options, const json_t *waiter)
+void cli_put_awaited(struct buf *b, const struct cli_options *options, const json_t *shorts, const json_t *waiter)
 {
     struct buf whom CLEANUP(buf_clear) = BUF_INIT, what CLEANUP(buf_clear) = BUF_INIT;
     const char *id = json_get_string(waiter, "id", "");
-    buf_printf(&what, "%s%s%s", json_get_string(waiter, "kind", ""), *id ? " " : "", id);
+    buf_printf(&what, "%s%s%s", json_get_string(waiter, "kind", ""), *id ? " " : "",
+               options->verbose ? id : json_get_string(shorts, id, id));
     who_put_label(&whom, json_object_get(waiter, "for"));
     text_put(b, options->lang, whom.len ? "agents_waits_for" : "agents_waits", "what", buf_str(&what), "by",
              buf_str(&whom), "time", CLI_CLOCK(options, json_get_string(waiter, "since", "?")), NULL);
 }
 
-static void agent_put_waits(struct buf *b, const struct cli_options *options, FILE *out, const json_t *list)
+static void agent_put_waits(struct buf *b, const struct op_call *call, const struct cli_options *options,
+                            const json_t *list)
 {
     json_each (list, i, one) {
         struct buf line CLEANUP(buf_clear) = BUF_INIT;
-        cli_put_awaited(&line, options, one);
-        cli_put_said(b, options, out, "label_waits", buf_str(&line));
+        cli_put_awaited(&line, options, json_object_get(call->aside, "short"), one);
+        cli_put_said(b, options, stdout, "label_waits", buf_str(&line));
     }
 }
 
@@ -54,12 +61,12 @@ static void agent_put_state(struct buf *b, const struct cli_options *options, co
              "how", cli_word(options, "how_", json_get_string(agent, "how", "?")), NULL);
 }
 
-static void put_agent(struct buf *b, const struct cli_options *options, const json_t *agent)
+static void put_agent(struct buf *b, const struct op_call *call, const struct cli_options *options, const json_t *agent)
 {
     FILE *out = stdout;
     struct buf line CLEANUP(buf_clear) = BUF_INIT;
     const char *directory = json_get_string(agent, "directory", NULL), *branch = json_get_string(agent, "branch", NULL);
-    const json_t *call = json_object_get(agent, "last_call");
+    const json_t *last = json_object_get(agent, "last_call");
     who_put_label(&line, json_object_get(agent, "who"));
     cli_put(b, options, out, STYLE_BOLD, buf_str(&line));
     size_t column = utf8_width(buf_str(&line)) + 2;
@@ -74,14 +81,14 @@ static void put_agent(struct buf *b, const struct cli_options *options, const js
     if (directory)
         cli_put_line(b, options, out, "label_directory", buf_str(&line));
     buf_reset(&line);
-    put_things(&line, options, json_object_get(agent, "holding"));
+    put_things(&line, call, options, json_object_get(agent, "holding"));
     if (line.len)
         cli_put_said(b, options, out, "label_holds", buf_str(&line));
-    agent_put_waits(b, options, out, json_object_get(agent, "waiting"));
+    agent_put_waits(b, call, options, json_object_get(agent, "waiting"));
     buf_reset(&line);
-    buf_printf(&line, "%s  %s", json_get_string(call, "operation", ""),
-               CLI_WHEN(options, json_get_string(call, "at", "")));
-    if (json_is_object(call))
+    buf_printf(&line, "%s  %s", json_get_string(last, "operation", ""),
+               CLI_WHEN(options, json_get_string(last, "at", "")));
+    if (json_is_object(last))
         cli_put_line(b, options, out, "label_last_call", buf_str(&line));
 }
 
@@ -92,6 +99,6 @@ PRINTER(agents_list, "agents.list")
     if (json_array_size(list) == 0)
         buf_printf(&b, "%s\n", text_get("no_agents", options->lang));
     json_each (list, i, agent)
-        put_agent(&b, options, agent);
+        put_agent(&b, call, options, agent);
     fputs(buf_str(&b), stdout);
 }

@@ -61,7 +61,7 @@ PRINTER(own_show, "own.show")
     buf_puts(&b, "\n");
     if (json_get_string(result, "ownerInstanceId", NULL)) {
         cli_put_owner(&line, result);
-        cli_put_line(&b, options, stdout, "label_owner", buf_str(&line));
+        cli_put_said(&b, options, stdout, "label_owner", buf_str(&line));
     }
     cli_put_time(&b, options, "label_since", json_get_string(result, "claimed_at", NULL));
     buf_reset(&line);

@@ -217,8 +217,11 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
     int64_t at;
     const char *error = json_get_string(process, "error", NULL),
                *next = json_get_string(process, "next_start_at", NULL);
+    if (error && options->lang != LANG_EN) /* the record's own words are English */
+        proc_end_put(&line, options->lang, process);
     if (error)
-        cli_put_said(b, options, stdout, "label_error", error);
+        cli_put_said(b, options, stdout, "label_error", line.len ? buf_str(&line) : error);
+    buf_reset(&line);
     if (json_get_string(process, "last_stderr", NULL))
         cli_put_line(b, options, stdout, "label_stderr", json_get_string(process, "last_stderr", ""));
     if (next && time_parse(next, &at) == 0) {

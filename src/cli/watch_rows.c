@@ -301,7 +301,7 @@ static void rows_add_waiter(struct maker *m, const json_t *waiter)
 {
     struct buf text = BUF_INIT, key CLEANUP(buf_clear) = BUF_INIT;
     const json_t *who = json_object_get(waiter, "who");
-    cli_put_awaited(&text, m->options, waiter);
+    cli_put_awaited(&text, m->options, json_object_get(m->status, "short"), waiter);
     buf_printf(&key, "%s %s %s", json_get_string(who, "instance", ""), json_get_string(waiter, "since", ""),
                json_get_string(waiter, "id", ""));
     add_watched(m, ROW_WAITER, waiter, buf_str(&key), json_get_string(who, "label", "?"),

@@ -20,6 +20,8 @@ static void client_name(struct mcp_request *request, char name[WHO_LABEL_SIZE])
     pthread_mutex_lock(&request->link->mutex);
     who_copy(name, WHO_LABEL_SIZE, json_get_string(info, "name", request->link->client));
     pthread_mutex_unlock(&request->link->mutex);
+    if (!who_is_name(name))
+        name[0] = '\0';
 }
 
 /* TASUKI_NOTE is the note of this agent until it writes another one. That of a command is the command's alone. */

@@ -147,8 +147,8 @@ int lock_refuse_own(struct lock_target *target, const struct judgement *found, s
     char words[LOCK_WORDS_MAX];
     struct now now = clock_now();
     lock_target_words(target, words, sizeof words);
-    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "since",
-              TIME_LOCAL(found->record.created_ms), "fence", DIGITS(found->record.fence), NULL);
+    error_set(err, target->kind->held_code, "lock_held_by_you", "lock", words, "fence", DIGITS(found->record.fence),
+              NULL);
     report_add_facts(target, &now, found, err);
     report_add_command(target, target->kind->is_sprint ? "check" : "release", "", err);
     return -1;
@@ -182,6 +182,14 @@ static void put_age(char *text, size_t size, int64_t age_ms)
     snprintf(text, size, "%.1f", age_ms < 0 ? 0.0 : (double)age_ms / 3600000.0);
 }
 
+/* For people: local, without the day if it is today. No span: the yes is for the very words of the question, which is asked again. */
+static void put_since(struct buf *b, int64_t created_ms)
+{
+    const char *time = created_ms >= 0 ? TIME_LOCAL(created_ms) : "?", *today = TIME_LOCAL(clock_now().wall_ms);
+    bool is_today = strncmp(time, today, 10) == 0;
+    buf_printf(b, is_today ? "%.5s" : "%.10s", time + (is_today ? 11 : 0));
+}
+
 /* `key`: the text. */
 static void lock_put_question(struct op_call *call, const struct lock_target *target, const struct judgement *found,
                               const char *key, struct buf *b)
@@ -197,12 +205,16 @@ static void lock_put_question(struct op_call *call, const struct lock_target *ta
         time_format_utc(record->created_ms, started);
     lock_target_words(target, words, sizeof words);
     json_t *holder CLEANUP_JSON = report_holder(target->ws, record, found->alive, found->how);
-    struct buf by CLEANUP(buf_clear) = BUF_INIT;
+    struct buf by CLEANUP(buf_clear) = BUF_INIT, since CLEANUP(buf_clear) = BUF_INIT;
     who_put_label(&by, json_object_get(holder, "who"));
-    text_put(b, call->lang, key, "lock", words, "by", by.len ? buf_str(&by) : "?", "pid", pid, "state",
-             found->alive == LIVE_DEAD || (!record->pid && !is_client) ? "dead" : "alive", "session_id",
-             record->session_id[0] ? record->session_id : "?", "started_at", started, "age_hours", age, "epic_spec",
-             record->epic_spec[0] ? record->epic_spec : "?", NULL);
+    put_since(&since, record->created_ms);
+    bool is_dead = found->alive == LIVE_DEAD || (!record->pid && !is_client);
+    const char *state = is_dead ? "dead" : "alive"; /* sprints: a word of their specification */
+    if (!target->kind->is_sprint)
+        state = text_get(is_dead ? "owner_dead" : "owner_alive", call->lang);
+    text_put(b, call->lang, key, "lock", words, "by", by.len ? buf_str(&by) : "?", "pid", pid, "state", state,
+             "session_id", record->session_id[0] ? record->session_id : "?", "started_at", started, "since",
+             buf_str(&since), "age_hours", age, "epic_spec", record->epic_spec[0] ? record->epic_spec : "?", NULL);
 }
 
 /* What kind of yes the refusal could be overcome with. */

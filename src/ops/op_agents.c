@@ -1,10 +1,13 @@
 /* op_agents.c - the parties that are here: registered instances, and those that hold or wait for something. */
 #include "ops/lock_args.h"
+#include "ops/overview.h"
 #include "ops/own_args.h"
 #include "ops/page.h"
+#include "ops/short_id.h"
 #include "ops/waits.h"
 #include "proc/process.h"
 #include "proc/worktree.h"
+#include "run/book.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -187,10 +190,9 @@ static const char *taking_of(const char *kind)
     return strcmp(kind, "queue") == 0 ? "queue.run" : strcmp(kind, "request") == 0 ? "request.run" : "lock.acquire";
 }
 
-/* The party that started what runs; it may have gone since. */
-static json_t *agent_of_process(struct scene *scene, const json_t *process)
+/* The party that started, at that time, what runs; it may have gone since. */
+static json_t *agent_of_starter(struct scene *scene, const json_t *who, const char *at)
 {
-    const json_t *who = json_object_get(process, "started_by");
     const char *instance = json_get_string(who, "instance", NULL);
     json_t *agent = instance ? agent_find(scene, who, instance) : NULL;
     struct instance_state state;
@@ -203,7 +205,7 @@ static json_t *agent_of_process(struct scene *scene, const json_t *process)
     else if (instance_judge_at(scene->call->ws->state_dir, instance, &now, &state, &ignored) < 0)
         instance_judge_form(instance, &now, &state);
     json_t *alive CLEANUP_JSON = state.alive == LIVE_UNKNOWN ? json_null() : json_boolean(state.alive == LIVE_ALIVE);
-    return agent_of(scene, who, json_string_value(json_at(process, "state.Running.started_at")), alive, state.how);
+    return agent_of(scene, who, at, alive, state.how);
 }
 
 static void add_held(struct scene *scene)
@@ -227,11 +229,31 @@ static void add_held(struct scene *scene)
     json_each (scene->processes, i, one) {
         if (!json_text_is(one, "state_name", "Running"))
             continue;
-        json_t *agent = agent_of_process(scene, one);
+        const char *at = json_string_value(json_at(one, "state.Running.started_at"));
+        json_t *agent = agent_of_starter(scene, json_object_get(one, "started_by"), at);
         add_holding(agent, "process", json_object_get(one, "id"), json_at(one, "started_by.note"));
         if (json_get_int(one, "restarts", 0) == 0) /* later starts are its policy's */
-            note_deed(agent, "process.start", json_string_value(json_at(one, "state.Running.started_at")));
+            note_deed(agent, "process.start", at);
     }
+}
+
+/* The runs whose tasks run at this moment. */
+static int add_runs_held(struct scene *scene, struct tsk_error *err)
+{
+    json_t *open CLEANUP_JSON = NULL;
+    if (rundir_list_open(scene->call->ws, &open, err) < 0)
+        return -1;
+    json_each (open, i, id) {
+        json_t *stage CLEANUP_JSON = overview_stage(scene->call->ws, json_string_value(id));
+        const char *at = json_get_string(stage, "started_at", NULL);
+        if (!stage || !json_text_is(stage, "status", "RUNNING"))
+            continue;
+        json_t *agent = agent_of_starter(scene, json_object_get(stage, "started_by"), at);
+        json_t *held = add_holding(agent, "run", id, json_at(stage, "started_by.note"));
+        json_copy_keys(held, stage, (const char *const[]){"flow", "source", NULL});
+        note_deed(agent, json_get_string(stage, "request_id", NULL) ? "request.run" : "run", at);
+    }
+    return 0;
 }
 
 static void add_waiting(struct scene *scene)
@@ -260,6 +282,8 @@ static int look(struct op_call *call, struct scene *scene, struct tsk_error *err
         return -1;
     scene->waiting = waits_list(call->ws, scene->locks, scene->workflows, scene->processes);
     add_held(scene);
+    if (add_runs_held(scene, err) < 0)
+        return -1;
     add_waiting(scene);
     return 0;
 }
@@ -290,6 +314,7 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
             json_array_append(list, agent);
     }
     *ret = page_sorted(call, "agents", list, list_key);
+    short_ids_put_named(call, *ret, NULL);
     return 0;
 }
 
@@ -297,8 +322,8 @@ const struct op op_agents_list = {
     NAMES("agents.list", NULL, "agents"),
     .summary = "Show who is here: agents, programs and people, what they hold and wait for, and for whom.",
     .detail = "The list has the instances that are registered and alive (agents, clients of the server, owners of "
-              "workflows), everybody who holds a lock, waits, or has started a running process, and dead ones that "
-              "left something behind.",
+              "workflows), everybody who holds a lock, waits, or has started a process or a run that runs, and "
+              "dead ones that left something behind.",
     .examples = "tasuki agents  # names, notes, what they hold\n"
                 "tasuki agents --json",
     .flags = OP_READ_ONLY | OP_IDEMPOTENT,

@@ -100,7 +100,7 @@ static int plan_one(struct proc_registry *reg, const struct up_file *file, const
     return 0;
 }
 
-static bool is_listed(const json_t *ids, const char *id)
+bool up_is_listed(const json_t *ids, const char *id)
 {
     json_each (ids, i, one)
         if (strcmp(json_string_value(one), id) == 0)
@@ -116,7 +116,8 @@ static bool is_for_running(const struct up_file *file, const struct up_plan *pla
         const char *condition = json_get_string(json_object_get(spec, "depends_on"), id, NULL);
         if (!condition)
             continue;
-        if (strcmp(condition, "completed") != 0 || !(is_listed(plan->running, other) || is_listed(plan->done, other)))
+        if (strcmp(condition, "completed") != 0 ||
+            !(up_is_listed(plan->running, other) || up_is_listed(plan->done, other)))
             return false;
         is_needed = true;
     }
@@ -136,7 +137,7 @@ static void plan_done(const struct up_file *file, struct up_plan *plan)
         i = (size_t)-1; /* from the beginning */
     }
     json_each (file->ids, at, one)
-        if (is_listed(plan->start, json_string_value(one)))
+        if (up_is_listed(plan->start, json_string_value(one)))
             json_array_append(in_order, one);
     json_decref(plan->start);
     plan->start = in_order;

@@ -78,7 +78,7 @@ static int add_instance(struct op_call *call, json_t *answer, struct tsk_error *
         return 0;
     }
     struct who who = *who_current();
-    const char *label = json_get_string(call->args, "label", who.label);
+    const char *asked = json_get_string(call->args, "label", NULL), *label = who_is_name(asked) ? asked : who.label;
     if (instance_register_http(call->ws, label, id, secret, err) < 0 ||
         who_register_id(call->ws, id, label, NULL, &who, NULL, err) < 0)
         return -1;

@@ -91,7 +91,9 @@ void proc_args_settle(struct op_call *call, struct proc_registry *reg, const cha
                       const struct tsk_error *results);
 /* Adds to an answer with that verdict a `message`: which process, and why. */
 void proc_args_say_failure(struct op_call *call, json_t *answer);
-/* Why a process does not run: "exit 1, again in 3 s: OSError: Address already in use". `process` is its record. */
+/* How a process ended: "exit 1". `process` is its record. */
+void proc_end_put(struct buf *b, enum lang lang, const json_t *process);
+/* Why it does not run: "exit 1, again in 3 s: OSError: Address already in use". */
 void proc_reason_put(struct buf *b, enum lang lang, const json_t *process);
 /* The whole record of one: with leftovers and last exits. Owned. */
 int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftovers, json_t **ret,

@@ -9,12 +9,14 @@
 /* What was found. */
 struct others {
     const char *first;   /* the first such process; NULL: none */
-    json_t *started_by;  /* of that one; owned */
+    json_t *ids;         /* all of them; owned */
+    json_t *started_by;  /* of the first; owned */
     struct buf by, text; /* its starter, and a sentence for each */
 };
 
 static void others_clear(struct others *others)
 {
+    json_decref(others->ids);
     json_decref(others->started_by);
     buf_clear(&others->by);
     buf_clear(&others->text);
@@ -42,6 +44,7 @@ static void add_other(const struct op_call *call, const char *id, const struct w
         buf_puts(&others->text, "\n");
     text_put(&others->text, call->lang, starter->pid ? "process_others" : "process_others_client", "id", id, "by",
              buf_str(&by), "pid", DIGITS(starter->pid), NULL);
+    json_array_append_new(others->ids, json_string(id));
     if (others->first)
         return;
     others->first = id;
@@ -52,6 +55,7 @@ static void add_other(const struct op_call *call, const char *id, const struct w
 static void find_others(const struct op_call *call, struct proc_registry *reg, const json_t *ids, bool only_running,
                         struct others *ret)
 {
+    *ret = (struct others){.ids = json_array(), .by = BUF_INIT, .text = BUF_INIT};
     json_each (ids, i, id) {
         struct proc p CLEANUP(proc_clear) = {.dir = -1};
         struct tsk_error later; /* the operation itself says what is wrong with it */
@@ -91,7 +95,7 @@ static bool is_confirmed(struct op_call *call, const struct others *others)
 int proc_others_ask(struct op_call *call, struct proc_registry *reg, const json_t *ids, bool only_running,
                     json_t **ret_warning, struct tsk_error *err)
 {
-    struct others others CLEANUP(others_clear) = {.by = BUF_INIT, .text = BUF_INIT};
+    struct others others CLEANUP(others_clear);
     enum proc_guarding guard;
     find_others(call, reg, ids, only_running, &others);
     if (!others.first)
@@ -103,6 +107,19 @@ int proc_others_ask(struct op_call *call, struct proc_registry *reg, const json_
     if (guard != GUARD_OFF)
         *ret_warning = json_string(buf_str(&others.text));
     return 0;
+}
+
+json_t *proc_others_spare(const struct op_call *call, struct proc_registry *reg, const json_t *ids,
+                          json_t **ret_warning)
+{
+    struct others others CLEANUP(others_clear);
+    struct tsk_error ignored;
+    enum proc_guarding guard = GUARD_ASK;
+    find_others(call, reg, ids, true, &others);
+    if (others.first && proc_guarding_read(call->ws, &guard, &ignored) < 0)
+        guard = GUARD_ASK;
+    *ret_warning = others.first && guard != GUARD_OFF ? json_string(buf_str(&others.text)) : NULL;
+    return guard == GUARD_ASK && who_current()->is_agent ? json_incref(others.ids) : json_array();
 }
 
 void proc_others_warn(json_t *answer, const json_t *warning)

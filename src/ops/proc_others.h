@@ -13,6 +13,10 @@
  * nobody's. *ret_warning (owned, or NULL): whose processes they are, in the caller's language. */
 int proc_others_ask(struct op_call *call, struct proc_registry *reg, const json_t *ids, bool only_running,
                     json_t **ret_warning, struct tsk_error *err);
+/* Where nobody can be asked any more. Those of `ids` that run and that the caller leaves alone: an agent those of other agents. Owned;
+ * *ret_warning as above. */
+json_t *proc_others_spare(const struct op_call *call, struct proc_registry *reg, const json_t *ids,
+                          json_t **ret_warning);
 /* Adds it to an answer as `warning`, if there is one. */
 void proc_others_warn(json_t *answer, const json_t *warning);
 

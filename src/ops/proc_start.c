@@ -84,17 +84,21 @@ int proc_args_created(struct op_call *call, struct proc_registry *reg, const cha
     return 0;
 }
 
+void proc_end_put(struct buf *b, enum lang lang, const json_t *process)
+{
+    const json_t *raw = json_object_get(process, "raw_status");
+    const char *signal = json_get_string(raw, "signal", NULL);
+    const char *key = signal ? "process_killed" : json_is_object(raw) ? "process_exit" : "process_end_unknown";
+    text_put(b, lang, key, "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
+}
+
 void proc_reason_put(struct buf *b, enum lang lang, const json_t *process)
 {
     struct buf what CLEANUP(buf_clear) = BUF_INIT, when CLEANUP(buf_clear) = BUF_INIT;
-    const json_t *raw = json_object_get(process, "raw_status");
-    const char *signal = json_get_string(raw, "signal", NULL), *line = json_get_string(process, "last_stderr", NULL),
-               *next = json_get_string(process, "next_start_at", NULL),
-               *key = signal                ? "process_killed"
-                      : json_is_object(raw) ? "process_exit"
-                                            : "process_end_unknown";
+    const char *line = json_get_string(process, "last_stderr", NULL),
+               *next = json_get_string(process, "next_start_at", NULL);
     int64_t at;
-    text_put(&what, lang, key, "code", DIGITS(json_get_int(raw, "code", 0)), "signal", signal ? signal : "", NULL);
+    proc_end_put(&what, lang, process);
     if (next && time_parse(next, &at) == 0) {
         text_put(&when, lang, "process_again", "reason", buf_str(&what), "span",
                  DURATION_LEFT(at - clock_now().wall_ms), NULL);

@@ -32,6 +32,9 @@ struct up_plan {
     json_t *warning; /* whose processes the restarts end (proc_others.h); NULL: nobody else's */
 };
 
+/* Whether the list of ids has this one. `ids` may be NULL. */
+bool up_is_listed(const json_t *ids, const char *id);
+
 /* up_follow.c: carries the plan out and shows all output until all have ended, the caller stops it, or it is left alone. */
 int up_follow(struct op_call *call, const struct up_file *file, const struct up_plan *plan, json_t **ret,
               struct tsk_error *err);

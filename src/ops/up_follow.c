@@ -1,7 +1,8 @@
 /* up_follow.c - the screen of `up`. One thread starts and stops, so that the output is shown meanwhile; this one shows.
  *
  *  Y1  The tails are opened before anything is started: every line of what this call starts is shown.
- *  Y2  A stop ends only what this call has started. It is repeated when a start was still under way.
+ *  Y2  A stop ends only what this call has started. It is repeated when a start was still under way. An agent's spares what another
+ *      agent has started again since.
  *  Y3  Whatever ends the screen otherwise (d, the end of the terminal or of the pipe) changes nothing. */
 #include "base/fs.h"
 #include "base/word.h"
@@ -192,11 +193,31 @@ static void say_first(struct up_screen *screen, const struct up_file *file, cons
         up_say(screen, "up_ignored", file->path, file->found.ignored);
 }
 
+/* Those that the stop leaves alone; whose they are is said. Owned. */
+static json_t *stop_spares(struct up_screen *screen)
+{
+    REGISTRY(reg);
+    struct tsk_error ignored; /* the stop itself opens it again and says what is wrong */
+    json_t *ids CLEANUP_JSON = json_array(), *warning CLEANUP_JSON = NULL;
+    if (proc_registry_open(&reg, screen->call->ws, &ignored) < 0)
+        return NULL;
+    for (size_t i = 0; i < screen->started_count; i++)
+        json_array_append_new(ids, json_string(screen->started[i]));
+    json_t *spared = proc_others_spare(screen->call, &reg, ids, &warning);
+    say_whose(screen, warning);
+    if (json_array_size(spared))
+        up_say(screen, "up_spared", "", spared);
+    return spared;
+}
+
 static void stop_begin(struct up_screen *screen)
 {
-    memcpy(screen->stopping, screen->started, screen->started_count * sizeof *screen->started);
+    json_t *spared CLEANUP_JSON = stop_spares(screen);
     screen->stop.stop = screen->stopping;
-    screen->stop.stops = screen->started_count;
+    screen->stop.stops = 0;
+    for (size_t i = 0; i < screen->started_count; i++)
+        if (!up_is_listed(spared, screen->started[i]))
+            screen->stopping[screen->stop.stops++] = screen->started[i];
     work_begin(&screen->stop);
 }
 
@@ -321,7 +342,9 @@ static void take_input(struct up_screen *screen, struct pollfd fds[2])
         if (text[i] == 'i')
             up_stop(screen);
     }
-    len = screen->has_keys && fds[1].revents ? read(STDIN_FILENO, text, sizeof text) : -1;
+    bool is_in_front =
+        screen->has_keys && tcgetpgrp(STDIN_FILENO) == getpgrp(); /* not after `bg`: a read would stop it again */
+    len = is_in_front && fds[1].revents ? read(STDIN_FILENO, text, sizeof text) : -1;
     if (len == 0)
         screen->has_keys = false;
     for (ssize_t i = 0; i < len; i++)

@@ -218,7 +218,7 @@ def golden(ws, name, text, cols, rows, lang, hide=(), flows=False):
     path = GOLDEN / f"{name}.{cols}x{rows}.{lang}.txt"
     words_are_whole(text, cols)
     if flows:
-        text = re.sub(r"(pid|PID|ホスト|on)\n +", r"\1 ", text)  # what is masked stays in one piece
+        text = re.sub(r"(pid|PID|ホスト|on)\n *", r"\1 ", text)  # what is masked stays in one piece
     text = masked(ws, text, hide)
     if os.environ.get("TASUKI_WRITE"):
         path.parent.mkdir(parents=True, exist_ok=True)

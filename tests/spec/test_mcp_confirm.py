@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
@@ -238,7 +239,7 @@ def _(ws):
     said = ws.run([*person, "confirm", token]).expect(0).out
     eq(said.count("\n"), 1, "on one line")
     assert said.startswith(f"Confirmed. Now asker repeats the same call with confirm_token {token}. The question was: The lock "), said
-    assert "Z. Taking it by force" in said and "⏎" not in said and "\\x0a" not in said, said
+    assert re.search(r", since [\d:-]+\. Taking it by force", said) and "⏎" not in said and "\\x0a" not in said, said
     assert "⏎ Taking it by force" in ws.tasuki("events").expect(0).out and "\\x0a" not in ws.tasuki("events").out
     assert agent.ok("lock_acquire", confirm_token=token, **FORCE)["forced"]
     (ws.path / ".aiflow/config.yaml").write_text("agents_confirm_live: true\n")

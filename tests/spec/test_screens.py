@@ -82,6 +82,37 @@ for cols, rows, lang in SIZES:
         screen.keys("Down", "Enter")
         screen.until_text("! no port")
         golden(ws, "watch-detail", settled(screen), cols, rows, lang, WATCH_HIDE)
+        if rows != 24:
+            return
+        screen.keys("l")
+        screen.until_gone("stderr ")
+        golden(ws, "watch-log", settled(screen), cols, rows, lang, WATCH_HIDE)
+        screen.keys("q", "Home", "a")
+        screen.until_text("ask (deploy): ")
+        golden(ws, "watch-answer", settled(screen), cols, rows, lang, WATCH_HIDE)
+        screen.keys("Escape", "/")
+        screen.type("door")
+        screen.until_text("/ door")
+        screen.until_gone("Failed")
+        golden(ws, "watch-filter", settled(screen), cols, rows, lang, WATCH_HIDE)
+
+
+for cols, lang in ((cols, lang) for cols in (80, 60) for lang in ("en", "ja")):
+    @test(f"watch asks an agent that stops another one's process, and is plain where nothing can be drawn: {cols}x24, {lang}")
+    def _(ws, cols=cols, lang=lang):
+        ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
+        ws.tasuki("proc", "create", "web", "--start", "--", "sleep", "1000", env=AGENT).expect(0)
+        screen = tasuki_screen(ws, "watch", cols=cols, lang=lang, env={"TASUKI_AGENT": "codex"})
+        screen.until_text("web", "Running")
+        screen.keys("x")
+        screen.until_text("[y/N]")
+        golden(ws, "watch-asks", settled(screen), cols, 24, lang, WATCH_HIDE, flows=True)
+        screen.keys("n", "q")
+        eq(screen.ended(), 0, "exit code")
+        ws.tasuki("proc", "stop", "web").expect(0)
+        plain = tasuki_screen(ws, "watch", cols=cols, lang=lang, term="dumb")
+        plain.until_text("Stopped", "==")
+        golden(ws, "watch-plain", settled(plain), cols, 24, lang, WATCH_HIDE)
 
 
 @test("the check of columns sees a cell that begins elsewhere, by the widths of a terminal", init=False)

@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import socket
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
@@ -72,6 +73,66 @@ def _(ws, start, show, see):
     show("down-nothing", "down")
 
 
+@screens("up that restarts what an agent started with another definition, and leaves alone what is not in the file; the same with --detach")
+def _(ws, start, show, see):
+    p = Processes(ws)
+    agent = client(ws, "claude-code")
+    agent.ok("create_process", id="web", command="sleep", args=["500"], start=True, note="dev server")
+    p.create("old", SLEEP)
+    (ws.path / "Procfile").write_text("web: exec sleep 1000\n")
+    screen = start("up")
+    screen.until(lambda text: len(re.findall(r"^web \|", text, re.MULTILINE)) >= 2, "web is started again")
+    screen.keys("d")
+    eq(screen.ended(), 0, "exit code")
+    see("up-changed", screen, flows=True)
+    agent.ok("start_process", id="old")
+    (ws.path / "Procfile").write_text("web: exec sleep 2000\nold: exec sleep 1000\n")
+    detached = start("up", "--detach")
+    eq(detached.ended(), 0, "exit code of up --detach")
+    see("up-detach", detached, text=detached.text(scrolled=True).split("ID ")[0], flows=True)  # the columns below depend on pids
+    agent.close()
+
+
+@screens("up beside a file of another worktree, and down there")
+def _(ws, start, show, see):
+    Processes(ws)
+
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=ws.path, check=True, capture_output=True)
+
+    (ws.path / "Procfile").write_text("web: exec sleep 1000\n")
+    git("init", "-q")
+    git("add", "Procfile")
+    git("commit", "-q", "-m", "start")
+    git("worktree", "add", "-q", str(ws.base / "other"))
+    ws.tasuki("up", "--detach").expect(0)
+    screen = start("--root", str(ws.path), "up", "-f", str(ws.base / "other/Procfile"))
+    eq(screen.ended(), 4, "exit code")
+    see("up-elsewhere", screen, flows=True)
+
+
+@screens("a process that starts again later: the start, the list, the workspace, and the logs that are followed")
+def _(ws, start, show, see):
+    p = Processes(ws)
+    p.script("api", f"echo '{ERROR}' >&2; exit 1", "--restart", "on-failure", "--backoff", "1h")
+    p.script("web", "echo serving; exec sleep 1000")
+
+    def begin():
+        screen = start("proc", "start", "api", env=AGENT)
+        return screen, screen.ended()
+
+    screen, code = p.end_at_once("api", by=begin, exits=2)
+    eq(code, 7, "exit code of the start")
+    see("start-again", screen)
+    show("list-again", "proc", "list")
+    show("workspace-again", "status")
+    followed = start("proc", "logs", "-f")
+    followed.until_text(f"api ! {ERROR}")
+    p.start("web")
+    followed.until_text("web | serving")
+    see("logs-follow", followed)
+
+
 @screens("the answer to a start that failed, the record, and the logs of all")
 def _(ws, start, show, see):
     p = Processes(ws)
@@ -101,6 +162,11 @@ def _(ws, start, show, see):
     aligned([line for line in show("agents", "agents", flows=True).split("\n") if line.startswith("  ")], cells=2)
     aligned(show("lock-list", "lock", "list").rstrip("\n").split("\n"))
     show("lock-refused", "lock", "acquire", "name", "src/api", code=4, env=OTHER, flows=True)
+    screen = start("lock", "acquire", "name", "src/api", "--force", env=OTHER)
+    screen.until_text("[y/N]")
+    screen.keys("n", "Enter")
+    eq(screen.ended(), 4, "exit code after a no")
+    see("lock-force", screen, flows=True)
     show("start-refused", "proc", "start", "web", code=4, env=OTHER, flows=True)
     screen = start("proc", "stop", "web", env=OTHER)
     screen.until_text("[y/N]")
@@ -110,6 +176,25 @@ def _(ws, start, show, see):
     show("claim-refused", "own", "claim", "release", code=4, env=OTHER, flows=True)
     show("stop-whose", "proc", "stop", "web", "--yes", env=OTHER, flows=True)
     eq(p.status("web")["state_name"], "Stopped", "after the yes")
+
+
+@screens("two agents, one that waits for the other's lock and one whose run runs; a workflow and its owner; the events")
+def _(ws, start, show, see):
+    first, second = client(ws, "claude-code"), client(ws, "claude-code", "--tools", "all")
+    first.ok("lock_acquire", kind="name", id="src/api", note="refactoring auth")
+    second.ok("ul_workflow_claim", ulTaskId="release", note="release 2")
+    (ws.path / "f.yaml").write_text("name: deploy\ntasks: {a: 'sleep 1000'}\n")
+    ws.spawn("run", "f.yaml", "--json", env={**with_tool(ws), "TASUKI_AGENT": "codex", "TASUKI_NOTE": "to staging"})
+    second.begin_call("lock_acquire", kind="name", id="src/api", wait="45s")
+
+    def have(key):
+        return [thing["id"] for one in ws.tasuki("--json", "agents").json["agents"] for thing in one[key] if thing["kind"] in ("run", "name")]
+    ws.until(lambda: have("waiting") and len(have("holding")) == 2, "the run runs, and the second one waits")
+    show("agents-several", "agents", flows=True)
+    show("own-show", "own", "show", "release", flows=True)
+    show("own-list", "own", "list", flows=True)
+    show("events", "events", "--thing", "lock:src/api", flows=True)
+    ws.tasuki("runs", "cancel", only_run(ws), "--now").expect(0)
 
 
 def wait_screen(start, see, name, sign, *words):

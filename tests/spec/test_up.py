@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from who_common import client  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 from harness.processes import Processes, command_line_of, descendants_of  # noqa: E402
-from harness.screen import golden, tasuki_screen  # noqa: E402
+from harness.screen import Screen, golden, tasuki_screen  # noqa: E402
 
 PROCFILE = """# three servers
 web: echo web on $PORT; exec sleep 1000
@@ -496,6 +496,29 @@ def _(ws):
     other.close()
 
 
+@test("SIGINT of an agent's up leaves what another agent has restarted since, and names it; a person's stops it, and names it, too")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", "db: exec sleep 1000\nweb: exec sleep 1000\n")
+    other = client(ws, "claude-code")
+    whose = r"warning: web was started by claude-code \(pid \d+\), which is alive"
+    for env, left in (({"TASUKI_AGENT": "alpha"}, {"web"}), ({}, set())):
+        running = up(ws, env=env)
+        for id in ("db", "web"):
+            until_state(p, id, "Running", "ready")
+        if env:
+            ws.tasuki("proc", "stop", "web").expect(0)  # a person
+            other.ok("start_process", id="web")
+        else:
+            other.ok("restart_process", id="web")
+        running.send_signal(signal.SIGINT)
+        err = ws.finish(running).expect(0).err
+        eq(({id for id, state in states(p).items() if state == "Running"}, "since: web" in err), (left, bool(left)), "what runs on")
+        assert re.search(whose, err) and "db was" not in err, err
+        ws.tasuki("down").expect(0)
+    other.close()
+
+
 @test("a person whose up restarts what a living agent started reads whose it was, on the screen and with --detach")
 def _(ws):
     p = Processes(ws)
@@ -751,6 +774,22 @@ def _(ws):
     screen.keys("C-c")
     eq(screen.ended(), 0, "exit code")
     eq(states(p), {"web": "Stopped", "db": "Stopped"}, "afterwards")
+
+
+@test("Ctrl-Z gives the terminal back; after fg, d detaches as before")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", PROCFILE)
+    screen = Screen(ws, ["sh", "-mc", f"{ws.binary} up; stty -a; echo stopped; read go; fg; echo over"])
+    screen.until_text("! db", "| web on")
+    screen.keys("C-z")
+    text = screen.until_text("stopped")
+    assert " icanon" in text and " echo " in text, text
+    screen.type("go\n")
+    screen.keys("d")
+    screen.until_text("Detached", "over")
+    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
+    ws.tasuki("down").expect(0)
 
 
 @test("the end of the terminal leaves everything running")

@@ -116,6 +116,17 @@ def _(ws):
     eq(who_of(ws, "a")["pid"], None, "pid")
 
 
+@test("a name of blanks is none: the label is what it would be without it")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a", env={"TASUKI_AGENT": " \t"}).expect(0)
+    eq(who_of(ws, "a")["label"], "test_who.py", "of a command")
+    client(ws, " ").ok("lock_acquire", kind="name", id="b")
+    eq(who_of(ws, "b")["label"], who_of(ws, "b")["program"], "of an MCP client")
+    server = Server(ws)
+    labels = [server.get(f"/api/status?register=true{label}").expect(200).json["label"].partition("#")[0] for label in ("", "&label=%20")]
+    eq(labels[1], labels[0], "of a client of the server")
+
+
 @test("what a delegated agent does has the label of who gave it the work, and its own name as sub-agent")
 def _(ws):
     (ws.path / ".aiflow" / "config.yaml").write_text(json.dumps({"agents": {"reviewer": {"run": [

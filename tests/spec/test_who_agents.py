@@ -135,6 +135,26 @@ def _(ws):
     eq(agents(ws), {}, "nothing runs")
 
 
+@test("agents shows the party whose run runs, with the run's flow and short id; a run that has ended or asks is nobody's")
+def _(ws):
+    env = {**with_tool(ws), "TASUKI_AGENT": "bob", "TASUKI_NOTE": "release 2"}
+    flow = write_flow(ws, "name: deploy\ntasks: {a: 'sleep 1000'}\n")
+    ws.tasuki("run", write_flow(ws, "tasks: {ask: 'tasuki task ask \"Which?\"'}\n", "ask.yaml"), env=with_tool(ws)).expect(8)
+    eq(agents(ws), {}, "a run that asks")
+    ws.spawn("run", flow, "--json", env=env)
+    bob = ws.until(lambda: (one := agents(ws).get("bob", {"holding": []}))["holding"] and one, "bob's run runs")
+    run = bob["holding"][0]["id"]
+    eq((bob["holding"], bob["alive"]), ([{"kind": "run", "id": run, "note": "release 2", "flow": "deploy", "source": flow}], True), "bob")
+    ws.tasuki("own", "note", "tests", env={"TASUKI_AGENT": "bob"}).expect(0)
+    assert f"  holds     run deploy {run[-6:]} (release 2)\n" in ws.tasuki("agents").out
+    assert f"run deploy {run} (" in ws.tasuki("agents", "--verbose").out
+    ws.spawn("wait", "run", run, env={"TASUKI_AGENT": "cleo"})
+    ws.until(lambda: agents(ws).get("cleo", {"waiting": []})["waiting"], "cleo waits")
+    assert f"waits     for run {run[-6:]} of bob: release 2, since " in ws.tasuki("agents").out
+    ws.tasuki("runs", "cancel", run, "--now").expect(0)
+    ws.until(lambda: not agents(ws).get("bob", {"holding": []})["holding"], "the run has ended")
+
+
 @test("the owner of a workflow is here with its label, though it never said who it is")
 def _(ws):
     ws.tasuki("own", "claim", "w").expect(0)

@@ -170,7 +170,7 @@ function Heads({ owner }: { owner: boolean }): JSX.Element {
 function AgentRow({ agent }: { agent: Agent }): JSX.Element {
   useTick();
   const name = nameOfAgent(agent);
-  const things = (list: { kind?: string; id?: string | null }[] | undefined): string => (list ?? []).map((one) => one.id ?? one.kind ?? "").join(", ");
+  const things = (list: { kind?: string; id?: string | null }[] | undefined): string => (list ?? []).map((one) => (one.kind === "run" && one.id ? shortId(one.id) : (one.id ?? one.kind ?? ""))).join(", ");
   const holds = things(agent.holding), waits = things(agent.waiting);
   return (
     <div class="item c-agent" data-row tabIndex={0}>
