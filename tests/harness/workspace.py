@@ -395,8 +395,8 @@ class Workspace:
 
 
 def free_port(ws):
-    """A port that nobody listens on, and that nobody else is given while the test runs: it stays bound. Who sets SO_REUSEADDR, as
-    servers do, may listen on it all the same."""
+    """A port that nobody listens on, and that nobody else is given while the test runs: it stays bound. A program that sets
+    SO_REUSEADDR, as servers do, may listen on it all the same."""
     one = socket.socket()
     ws.at_close(one.close)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
