@@ -185,6 +185,21 @@ def _(ws):
     assert not wrong, "\n".join(wrong)
 
 
+NOT_FOR_USERS = {"TASUKI_PROCESS_MARK"}  # between a holder and its own programs
+
+
+@test("each environment variable that the program reads or sets is in the documents", init=False)
+def _(_ws):
+    named = {name for path in sources(ROOT / "src") for name in re.findall(r'"((?:TASUKI|VANTAGE)_[A-Z_]*[A-Z])"', path.read_text())}
+    text = " ".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md") if path.name != "architecture.md")
+    assert len(named) > 25, f"few were found: {named}"
+    eq(sorted(name for name in named - NOT_FOR_USERS if not re.search(rf"\b{name}\b", text)), [], "those that no document names")
+
+
+def sources(folder):
+    return [path for path in folder.rglob("*") if path.suffix in (".c", ".h", ".def")]
+
+
 @test("the guide of doctor says what each check finds", init=False)
 def _(_ws):
     checks = re.findall(r"^X\((\w+),", (ROOT / "src/doctor/checks.def").read_text(), re.MULTILINE)
