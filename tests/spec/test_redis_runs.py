@@ -9,7 +9,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
 from flows import last_document, only_run, trace, write_flow  # noqa: E402
-from harness.harness import eq, main, test  # noqa: E402
+from harness.harness import children_of, eq, main, test  # noqa: E402
 from harness.redis import Redis  # noqa: E402
 
 DIAMOND = """name: diamond
@@ -119,7 +119,7 @@ def zombie(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
+    except OSError:
         return True
 
 
@@ -229,20 +229,12 @@ tasks:
   b: {run: 'echo b >> trace'}
 """)
     ws.until(lambda: "a" in trace(ws), "a")
-    link = [int(p) for p in os.listdir("/proc") if p.isdigit() and parent(p) == runner.pid]
+    link = children_of(runner.pid)
     eq(len(link), 1, "children of the runner")
     os.kill(link[0], signal.SIGKILL)
     (ws.path / "go").touch()
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
     eq(trace(ws).count("b"), 1, "how often b ran")
-
-
-def parent(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return int(stat.read().rsplit(")", 1)[1].split()[1])
-    except FileNotFoundError:
-        return 0
 
 
 @test("a runner that is killed: resume ends what still runs, and goes on; what had ended does not run again", slow=True)
