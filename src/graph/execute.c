@@ -24,7 +24,7 @@ static bool is_set_by_us(const char *pair)
                                         "OUTPUT", "ANSWER",     "ROOT",    "RUN_CHAIN", "WORKER", "REDIS"};
     if (strncmp(pair, "TASUKI_", 7) != 0)
         return false;
-    if (strncmp(pair, FLOW_PARAM_PREFIX, strlen(FLOW_PARAM_PREFIX)) == 0)
+    if (strncmp(pair, FLOW_PARAM_PREFIX, strlen(FLOW_PARAM_PREFIX)) == 0 || strncmp(pair, "TASUKI_REDIS_", 13) == 0)
         return true;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(pair + 7, names[i], strlen(names[i])) == 0 && pair[7 + strlen(names[i])] == '=')

@@ -104,6 +104,7 @@ int adopt_begin(struct holder *h)
     /* Its running time so far counts. */
     h->started_boot_ms = clock_boot_ms() - (clock_wall_ms() - h->run.started_ms);
     h->is_alive = adopt_is_alive(h);
+    h->session_until = h->is_alive ? UINT64_MAX : 0;
     if (output_open(h) < 0)
         return -1;
     h->opt.adopt = NULL;

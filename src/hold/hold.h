@@ -117,12 +117,13 @@ struct holder { /* NOLINT(clang-analyzer-optin.performance.Padding): in groups, 
     int64_t restarts, retries, next_start_ms, started_boot_ms;
     dev_t life_dev; /* of run.lock's file, to recognise it in other processes */
     ino_t life_inode;
-    uint64_t first_ticks;  /* is_foreign: no descendant is older */
-    pid_t foreign_session; /* is_foreign: of the adopted child */
-    bool is_alive;         /* the child has not been seen to end */
-    bool is_adopted;       /* it is not our child */
-    bool has_strays;       /* is_foreign: the stopping command has found them */
-    bool is_foreign;       /* there may be descendants that are not below us: a holder before us has died */
+    uint64_t first_ticks;   /* is_foreign: no descendant is older */
+    pid_t foreign_session;  /* is_foreign: of the adopted child */
+    uint64_t session_until; /* who began later in it is not ours: the number may have been given away */
+    bool is_alive;          /* the child has not been seen to end */
+    bool is_adopted;        /* it is not our child */
+    bool has_strays;        /* is_foreign: the stopping command has found them */
+    bool is_foreign;        /* there may be descendants that are not below us: a holder before us has died */
     const char *phase;
 
     /* The end of `run`. */
@@ -197,6 +198,7 @@ int stat_read(pid_t pid, char *line, size_t size); /* /proc/<pid>/stat; -1 if th
 bool stat_is_living(const char *line);
 /* Start times of one process: a shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
 bool ticks_are_same(uint64_t a, uint64_t b);      /* a zombie does not live */
+uint64_t clock_boot_ticks(void);                  /* a process that starts from now on has no less, or one less */
 uint64_t stat_field(const char *line, int field); /* a number of it, as proc(5) counts */
 enum {
     STAT_PARENT = 4,

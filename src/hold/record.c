@@ -81,6 +81,11 @@ int64_t clock_boot_ms(void)
     return clock_ms(CLOCK_BOOTTIME) - shift_ns() / 1000000;
 }
 
+uint64_t clock_boot_ticks(void)
+{
+    return (uint64_t)(clock_boot_ms() * 1000000 / tick_ns()) + 1;
+}
+
 bool ticks_are_same(uint64_t a, uint64_t b)
 {
     int64_t apart = (int64_t)(a - b), slack = shift_ns() % tick_ns() ? 1 : 0;

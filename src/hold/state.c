@@ -161,6 +161,8 @@ void holder_child_ended(struct holder *h, int status, const char *by, const char
 {
     int64_t grace_ms;
     h->is_alive = false;
+    if (h->is_adopted && h->state == RUNNING && h->session_until)
+        h->session_until = clock_boot_ticks();
     h->has_exit = true;
     h->status = status;
     h->by = by;

@@ -133,13 +133,15 @@ static bool has_life_lock(struct holder *h, pid_t pid)
     return stat(h->text, &st) == 0 && st.st_dev == h->life_dev && st.st_ino == h->life_inode;
 }
 
-/* The session that the adopted child began. Its number is not used again as long as it has members. */
+/* The session that the adopted child began. Its number is not used again as long as it has members. Nobody watches these when the child
+ * has ended and no stop is in progress: a later session of that number, whose leader is dead too, belongs to others. */
 static bool has_session(const struct holder *h, const char *line)
 {
     char leader[STAT_SIZE];
     return (pid_t)stat_field(line, STAT_SESSION) == h->foreign_session &&
-           (stat_read(h->foreign_session, leader, sizeof leader) < 0 ||
-            ticks_are_same(stat_field(leader, STAT_TICKS), h->first_ticks));
+           (stat_read(h->foreign_session, leader, sizeof leader) < 0
+                ? stat_field(line, STAT_TICKS) <= h->session_until
+                : ticks_are_same(stat_field(leader, STAT_TICKS), h->first_ticks));
 }
 
 static bool herd_has(const struct holder *h, pid_t pid)

@@ -28,7 +28,7 @@ const struct op op_mcp = {
     .params = PARAMS(
         PARAM("tools", OP_STRING, OP_OPTIONAL, "GROUPS",
               "Which tools to offer: core (the working set), all, or groups with commas (processes, locks, templates, "
-              "ownership, requests, delegation, workspace).",
+              "ownership, requests, delegation, workers, workspace).",
               .fallback = "core", .max = 256),
         PARAM("instance", OP_STRING, OP_CALLER, "I",
               "Whose tools these are (default: TASUKI_INSTANCE_ID, else the program that started this one).",

@@ -3,6 +3,7 @@ import { execFile, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import { ARGS } from "./browser.mjs";
+import { endGroup } from "./end.mjs";
 
 const scene = JSON.parse(process.env.TASUKI_SCENE);
 const { chromium } = await import(`${scene.modules}/playwright-core/index.mjs`);
@@ -82,11 +83,7 @@ export class Play {
   /** Ends it with everything that it has started; resolves when it is dead. */
   end(child) {
     const ended = new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve) : resolve()));
-    try {
-      process.kill(-child.pid, "SIGKILL");
-    } catch {
-      // it has ended
-    }
+    endGroup(child);
     return ended;
   }
 

@@ -122,6 +122,15 @@ async function agrees(play, truth, watched) {
   return found;
 }
 
+/** Kills a process, which another part of the storm may have stopped since it was listed. */
+function killed(pid) {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (problem) {
+    if (problem.code !== "ESRCH") throw problem;
+  }
+}
+
 /** Processes start, end and are killed; locks come and go; requests are written, run and removed. For some seconds, and until `isEnough`. */
 export function blow(play, seconds, isEnough = () => true) {
   const end = Date.now() + seconds * 1000;
@@ -137,7 +146,7 @@ export function blow(play, seconds, isEnough = () => true) {
     }),
     turns(async () => {
       await new Promise((resolve) => setTimeout(resolve, 700));
-      for (const pid of (await pids()).slice(0, 2)) process.kill(pid, "SIGKILL");
+      for (const pid of (await pids()).slice(0, 2)) killed(pid);
     }),
     turns((i) => quietly(play.cli("lock", "run", `l${i % 3}`, "--", "sleep", "0.2"))),
     turns(async (i) => {

@@ -108,7 +108,7 @@ def _(ws):
     queue.release()
     queue.finish(list(range(20)))
     eq([proc.returncode for proc in queue.waiters], [-signal.SIGKILL] * 20, "exit codes")
-    ws.tasuki("lock", "run", "w", "--wait", "10s", "--", "true").expect(0)
+    ws.tasuki("lock", "run", "w", "--wait", "60s", "--", "true", timeout=90).expect(0)
     check_free(ws)
 
 

@@ -7,13 +7,7 @@ import socket
 import subprocess
 import time
 
-from harness.workspace import Skip
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+from harness.workspace import Skip, free_port
 
 
 class Redis:
@@ -22,7 +16,7 @@ class Redis:
     def __init__(self, ws, *options):
         if not shutil.which("redis-server") or not (ws.build / "tasuki-worker").exists():
             raise Skip("redis-server is not installed, or tasuki-worker was not built")
-        self.ws, self.options, self.port = ws, options, free_port()
+        self.ws, self.options, self.port = ws, options, free_port(ws)
         self.dir = ws.path.parent / f"redis-{self.port}"
         self.dir.mkdir()
         self.process, self.connection, self.workers = None, None, []
@@ -61,7 +55,7 @@ class Redis:
 
     def call(self, *words):
         if not self.connection:
-            self.connection = socket.create_connection(("127.0.0.1", self.port), timeout=20).makefile("rwb")
+            self.connection = socket.create_connection(("127.0.0.1", self.port), timeout=60).makefile("rwb")
         parts = [w if isinstance(w, bytes) else str(w).encode() for w in words]
         self.connection.write(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
         self.connection.flush()

@@ -1,6 +1,7 @@
 """A Redis Cluster of three primaries, each a real redis-server."""
 
-from harness.redis import Redis, free_port
+from harness.redis import Redis
+from harness.workspace import free_port
 
 SLOTS = 16384
 
@@ -9,7 +10,7 @@ class Node(Redis):
     """A node; the first one also speaks for the cluster: `call` goes to the node that has the key."""
 
     def __init__(self, ws):
-        self.bus, self.others = free_port(), []
+        self.bus, self.others = free_port(ws), []
         super().__init__(ws, "--cluster-enabled", "yes", "--cluster-port", str(self.bus), "--cluster-node-timeout", "5000")
 
     def call(self, *words):

@@ -7,6 +7,7 @@ import pathlib
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -391,6 +392,16 @@ class Workspace:
         self._spawned.clear()
         while self._closers:
             self._closers.pop()()
+
+
+def free_port(ws):
+    """A port that nobody listens on, and that nobody else is given while the test runs: it stays bound. A program that sets
+    SO_REUSEADDR, as servers do, may listen on it all the same."""
+    one = socket.socket()
+    ws.at_close(one.close)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind(("127.0.0.1", 0))
+    return one.getsockname()[1]
 
 
 def parse_flat_yaml(text):

@@ -68,16 +68,6 @@ def sleeper(ws):
     return ws.spawn_command(["sleep", "1000"])
 
 
-def free_port(ws):
-    """A port that nobody listens on, and that nobody else is given while the test runs: it stays bound. Who sets SO_REUSEADDR, as
-    servers do, may listen on it all the same."""
-    one = socket.socket()
-    ws.at_close(one.close)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    one.bind(("127.0.0.1", 0))
-    return one.getsockname()[1]
-
-
 def foreign_sprint(ws, pid, started=-60, session="other-session", epic="epic5", **more):
     """.sprint-running as a U2 tool writes it."""
     content = {"pid": pid, "session_id": session, "started_at": iso(started), "epic_spec": epic, "lock_version": 1}

@@ -77,7 +77,7 @@ def processes_of(run):
             continue
         try:
             words = open(f"/proc/{name}/environ", "rb").read().split(b"\0")
-            state = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()[0]
+            state = open(f"/proc/{name}/stat", errors="replace").read().rpartition(")")[2].split()[0]
         except OSError:
             continue
         if f"TASUKI_RUN_ID={run}".encode() in words and state not in "ZX":

@@ -9,8 +9,8 @@ import socket
 import sqlite3
 import time
 
-from common import free_port
 from harness.harness import eq
+from harness.workspace import free_port
 
 
 class Answer:

@@ -5,6 +5,7 @@ A fence ```sh run is executed with `sh -eu` in a fresh workspace that has build/
 only `…` for any lines.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -124,7 +125,7 @@ def _(_ws):
 
 @test("the documents name only files that are there", init=False)
 def _(_ws):
-    named = re.compile(r"`((?:src|tests|docs|examples|include|share|tools)/[\w./-]*\w)`")
+    named = re.compile(r"`(?!tools/(?:list|call)`)((?:src|tests|docs|examples|include|share|tools)/[\w./-]*\w)`")
     missing = [f"{path.relative_to(ROOT)}: {name}" for path in ALL for name in named.findall(path.read_text(encoding="utf-8"))
                if not (ROOT / name).exists()]
     assert not missing, "\n".join(missing)
@@ -146,6 +147,65 @@ def _(ws):
     assert rows, "errors.def was not understood"
     wrong = [name for name, category, http, code in rows if f"| `{name}` | {category} | {http} | {code} |" not in text]
     eq(wrong, [], "reason codes that are missing or differ")
+
+
+def commands_in(path):
+    """Of README and the guides: [(line, words)] of the commands in fences of the shell, and between backticks."""
+    text = path.read_text(encoding="utf-8")
+    found = [(m.start(2), m[2]) for m in FENCE.finditer(text) if m[1].strip() in ("sh", "sh run")]
+    outside = FENCE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    found += [(m.start(1), m[1]) for m in re.finditer(r"`([^`]+)`", outside)]
+    for start, code in found:
+        code = re.sub(r"claude mcp add[^\n]*?( -- |$)", lambda m: " " * len(m[0]), code, flags=re.MULTILINE)
+        for m in re.finditer(r"(?<![\w/.-])(?:build/)?tasuki ([^\n|;&#)]*)", code):
+            yield text.count("\n", 0, start + m.start()) + 1, m[1].split()
+
+
+@test("the commands in README.md and the guides exist, with the options that are shown", init=False)
+def _(ws):
+    usages = [one["usage"].split() for one in ws.tasuki("help", "--json").expect(0).json["operations"]]
+    verbs = {}
+    for usage in usages:
+        words = tuple(itertools.takewhile(re.compile("[a-z-]+$").match, usage[1:]))
+        verbs[words] = set(re.findall(r"--?[a-z][a-z-]*", " ".join(usage)))
+    everywhere = set(re.findall(r"--?[a-z][a-z-]*", ws.tasuki("help", "--all").expect(0).out.split("Options for every command")[1]))
+    wrong, count = [], 0
+    for path in DOCUMENTS:
+        for line, words in commands_in(path):
+            while words and words[0].startswith("--"):
+                words = words[2:] if words[0] in ("--root", "--lang") else words[1:]
+            verb = next((tuple(words[:n]) for n in (3, 2, 1) if tuple(words[:n]) in verbs), None)
+            is_noun = len(words) == 1 and any(words[0] in one[:-1] for one in verbs)
+            rest = list(itertools.takewhile(lambda word: word != "--", words[len(verb or ()):]))
+            options = {m[0] for word in rest if (m := re.match(r"--[a-z][a-z-]*", word))}
+            count += 1
+            if not verb and words and not is_noun or verb and not options <= verbs[verb] | everywhere:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: tasuki {' '.join(words)}")
+    assert count > 200, f"{count} commands were found"
+    assert not wrong, "\n".join(wrong)
+
+
+NOT_FOR_USERS = {"TASUKI_PROCESS_MARK"}  # between a holder and its own programs
+
+
+@test("each environment variable that the program reads or sets is in the documents", init=False)
+def _(_ws):
+    named = {name for path in sources(ROOT / "src") for name in re.findall(r'"((?:TASUKI|VANTAGE)_[A-Z_]*[A-Z])"', path.read_text())}
+    text = " ".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md") if path.name != "architecture.md")
+    assert len(named) > 25, f"few were found: {named}"
+    eq(sorted(name for name in named - NOT_FOR_USERS if not re.search(rf"\b{name}\b", text)), [], "those that no document names")
+
+
+def sources(folder):
+    return [path for path in folder.rglob("*") if path.suffix in (".c", ".h", ".def")]
+
+
+@test("the guide of doctor says what each check finds", init=False)
+def _(_ws):
+    checks = re.findall(r"^X\((\w+),", (ROOT / "src/doctor/checks.def").read_text(), re.MULTILINE)
+    table = (ROOT / "docs/guide/doctor.md").read_text().split("## The checks")[1]
+    named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    eq(sorted(named), sorted(checks), "the checks of the table")
 
 
 main(__name__)

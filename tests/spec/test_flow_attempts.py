@@ -11,7 +11,7 @@ def pauses(ws, stage, task):
 @test("a task that runs out of time has failed, though it exits 0 when it is told to end")
 def _(ws):
     (ws.path / "polite.sh").write_text("trap 'echo x=1 >> $TASUKI_OUTPUT; exit 0' TERM\ntouch ready\nwhile :; do sleep 0.05; done\n")
-    stage = run_flow(ws, "flow: a >> b\ntasks: {a: {run: [sh, polite.sh], timeout: 1s}, b: 'touch after'}\n", code=7)
+    stage = run_flow(ws, "flow: a >> b\ntasks: {a: {run: [sh, polite.sh], timeout: 4s}, b: 'touch after'}\n", code=7)
     failure = stage["failures"][0]
     eq((failure["task"], failure["reason_code"], failure["exit_code"]), ("a", "TASK_TIMEOUT", 0), "the failure")
     eq((stage["channel"], (ws.path / "after").exists()), ({}, False), "what it wrote, what follows")
@@ -20,7 +20,7 @@ def _(ws):
 @test("a task that ran out of time is tried again as often as its retries say")
 def _(ws):
     (ws.path / "polite.sh").write_text("echo x >> tries\ntrap 'exit 0' TERM\nwhile :; do sleep 0.05; done\n")
-    stage = run_flow(ws, "tasks: {a: {run: [sh, polite.sh], timeout: 300ms, retries: 1, backoff: {initial: 1ms}}}\n", code=7)
+    stage = run_flow(ws, "tasks: {a: {run: [sh, polite.sh], timeout: 2s, retries: 1, backoff: {initial: 1ms}}}\n", code=7)
     eq((stage["reason_code"], len((ws.path / "tries").read_text().split())), ("TASK_TIMEOUT", 2), "the end, and the attempts")
 
 

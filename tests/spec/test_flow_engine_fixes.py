@@ -50,7 +50,7 @@ def _(ws):
     (ws.path / "spawn.py").write_text(lines)
     text = "limits: {max_steps: 3}\n" + one("python3 spawn.py >> $TASUKI_OUTPUT")
     is_sanitized = "ASAN_OPTIONS" in os.environ  # strict_string_checks reads all of the output for each of its lines
-    stage = run_flow(ws, text, code=7, timeout=280 if is_sanitized else 50)
+    stage = run_flow(ws, text, code=7, timeout=280 if is_sanitized else 110)
     eq((stage["reason_code"], stage["counts"]["total"]), ("MAX_STEPS_EXCEEDED", 40001), "the end, and how many there are")
 
 

@@ -137,7 +137,7 @@ def _(ws):
     limits = [line for line in open(f"/proc/{pid}/limits").read().splitlines() if "realtime timeout" in line]
     eq(limits[0].split()[3], "unlimited", "the mark of the task")
     eq((resume(ws, run)["status"], ws.alive(pid)), ("DONE", True), "the run and the process after resume")
-    run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "6s"}), code=7)
+    run_flow(ws, flow("a", a={"run": "tasuki proc restart db --json; touch up; sleep 1000", "timeout": "15s"}), code=7)
     eq((ws.alive(pid), processes.status("db")["state_name"], (ws.path / "up").exists()), (False, "Running", True), "the process")
     processes.stop("db")
 

@@ -162,11 +162,13 @@ def _(ws):
 @test("rule 7: next runs another task beside the successors, goto instead of them")
 def _(ws):
     text = flow("a >> b", f"  fix: {{run: '{NOTE}', when: never}}\n", a=f"{NOTE}; tasuki task next fix%s")
-    run_flow(ws, text % "")
-    eq((trace(ws)[0], sorted(trace(ws)[1:])), ("a", ["b", "fix"]), "with next")
-    (ws.path / "trace").unlink()
-    run_flow(ws, text % " --goto")
-    eq(trace(ws), ["a", "fix"], "with goto")
+    for places in ("1", "2"):
+        run_flow(ws, text % "", "-j", places)
+        eq((trace(ws)[0], sorted(trace(ws)[1:])), ("a", ["b", "fix"]), f"with next, {places} at a time")
+        (ws.path / "trace").unlink()
+        run_flow(ws, text % " --goto", "-j", places)
+        eq(trace(ws), ["a", "fix"], f"with goto, {places} at a time")
+        (ws.path / "trace").unlink()
 
 
 @test("rule 7: goto back repeats what lies between")

@@ -1,13 +1,14 @@
 """The harness itself: a test can fail, and nothing that it leaves behind goes unnoticed."""
 
 import pathlib
+import shutil
 import signal
 import sys
 import types
 
 from harness.harness import eq, main, test
 from harness.processes import Init, Processes
-from harness.workspace import end_session
+from harness.workspace import Skip, end_session
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 HEAD = "import os, time\nfrom harness.harness import Skip, eq, main, test\n"
@@ -63,6 +64,20 @@ def _(ws):
     eq(ws.alive(stranger.pid), True, "whether the stranger lives")
     end_session(stranger)
     eq(stranger.wait(60), -signal.SIGKILL, "how a process that was not collected ends")
+
+
+@test("the same holds for what a scenario of the page has started", init=False)
+def _(ws):
+    node = shutil.which("node")
+    if not node:
+        raise Skip("node is not installed")
+    stranger = ws.spawn_command(["sleep", "1000"])
+    code = "import(process.argv[1]).then(({ endGroup }) => endGroup({ pid: Number(process.argv[2]), exitCode: JSON.parse(process.argv[3]), signalCode: null }))"
+    end = [node, "-e", code, TESTS / "browser" / "end.mjs", stranger.pid]
+    ws.run([*end, "0"]).expect(0)
+    eq(ws.alive(stranger.pid), True, "whether the stranger lives")
+    ws.run([*end, "null"]).expect(0)
+    eq(stranger.wait(60), -signal.SIGKILL, "how one that has not ended ends")
 
 
 @test("what a test spawned is ended with it, descendants included", init=False)

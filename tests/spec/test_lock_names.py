@@ -83,7 +83,7 @@ def _(ws):
     assert "tasuki lock release name 'deploy prod'" in shown, shown
     ws.tasuki("lock", "release", "name", "deploy prod").expect(0)
     ws.tasuki("lock", "release", "name", "src/api").expect(0)
-    ws.tasuki("wait", "lock", "src/api", "--timeout", "10s").expect(0)
+    ws.tasuki("wait", "lock", "src/api", "--timeout", "60s").expect(0)
 
 
 @test("such names over HTTP and MCP, as resources, and in events")

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
@@ -87,6 +88,9 @@ def _(ws):
     result = ws.tasuki("mcp", "--tools", "locks,nonsense", "--json").expect(2, "INVALID_INPUT")
     assert "nonsense" in result.error["message"] and "processes" in result.error["message"], result.error
     ws.tasuki("mcp", "--tools", "", "--json").expect(2, "INVALID_INPUT")
+    groups = {one["mcp"]["group"] for one in operations(ws) if one["mcp"].get("group")}
+    shown = ws.tasuki("mcp", "--help").expect(0).out.partition("groups with commas")[2]
+    eq(sorted(re.findall(r"\w+", shown[shown.index("(") + 1:shown.index(")")])), sorted(groups), "the groups that the help names")
 
 
 @test("instructions and prompts send nobody to a tool that is not offered")

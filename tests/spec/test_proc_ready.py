@@ -7,7 +7,8 @@ import socket
 
 from harness.harness import Skip, children_of, eq, main, test
 from harness.processes import Processes, command_line_of, send
-from common import check_error, free_port
+from harness.workspace import free_port
+from common import check_error
 
 PYTHON = "/usr/bin/env", "python3"
 

@@ -14,7 +14,7 @@ from harness.workspace import Skip
 
 WIDTH = 1000
 DEEP = 130
-GATED = "lease: 3s\nflow: a >> b >> c\ntasks:\n" + "".join(
+GATED = "lease: 6s\nflow: a >> b >> c\ntasks:\n" + "".join(
     f"  {t}: {{run: 'echo {t} >> trace{'; until test -e go; do sleep 0.05; done' if t == 'b' else ''}'}}\n" for t in "abc")
 
 
@@ -36,7 +36,7 @@ def _(ws):
 def _(ws):
     redis = Redis(ws)
     redis.worker("-j", "2")
-    flow = write_flow(ws, "lease: 2s\nflow: (long | short) >> end\ntasks:\n  long: {run: 'sleep 6; echo long >> trace'}\n"
+    flow = write_flow(ws, "lease: 5s\nflow: (long | short) >> end\ntasks:\n  long: {run: 'sleep 12; echo long >> trace'}\n"
                       "  short: {run: 'echo short >> trace'}\n  end: {run: 'echo end >> trace'}\n")
     eq(last_document(ws.tasuki("run", flow, "--json", env=redis.env()).expect(0))["status"], "DONE", "status")
     eq(trace(ws), ["short", "long", "end"], "what ran")
@@ -105,7 +105,7 @@ def _(ws):
     runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
     ws.until(lambda: "b" in trace(ws), "b")
     runner.send_signal(signal.SIGSTOP)
-    time.sleep(7)
+    time.sleep(14)
     runner.send_signal(signal.SIGCONT)
     (ws.path / "go").touch()
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")

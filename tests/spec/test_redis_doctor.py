@@ -4,7 +4,8 @@ import signal
 
 from flows import write_flow
 from harness.harness import eq, main, test
-from harness.redis import Redis, free_port
+from harness.redis import Redis
+from harness.workspace import free_port
 
 
 def examine(ws, redis, more=None):
@@ -38,7 +39,7 @@ def _(ws):
     redis.call(*"ACL SETUSER half on >s3cret ~tasuki:* +@connection +@read +info".split())
     status, text = examine(ws, redis, {"TASUKI_REDIS": redis.url.replace("//", "//half:s3cret@")})
     eq((status, "refuses" in text, "s3cret" in text), ("FAIL", True, False), text)
-    redis.call("REPLICAOF", "127.0.0.1", free_port())
+    redis.call("REPLICAOF", "127.0.0.1", free_port(ws))
     status, text = examine(ws, redis)
     eq((status, "replica" in text), ("FAIL", True), text)
 

@@ -113,4 +113,17 @@ def _(ws):
     only_run(ws)
 
 
+@test("what says how to reach the server is not in the environment of a task, here or on a worker")
+def _(ws):
+    redis = Redis(ws)
+    env = {"TASUKI_REDIS_PREFIX": "tasuki", "TASUKI_REDIS_POOL": "default", "TASUKI_REDIS_USER": "default"}
+    redis.worker("-j", "1", env=env)
+    for more in ({"TASUKI_REDIS": redis.url, **env}, {"TASUKI_REDIS": None, **env}):
+        flow = write_flow(ws, "tasks: {t: {run: 'env > seen'}}\n")
+        ws.tasuki("run", flow, env=redis.env(more)).expect(0)
+        seen = (ws.path / "seen").read_text().splitlines()
+        eq([line for line in seen if line.startswith("TASUKI_REDIS")], [], "what a task sees")
+        eq([line for line in seen if line.startswith("TASUKI_RUN_ID=")] != [], True, "whether it is a task's environment")
+
+
 main(__name__)

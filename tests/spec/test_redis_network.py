@@ -10,7 +10,7 @@ from harness.redis_proxy import Proxy
 
 
 TASKS = 40
-WIDE = "lease: 5s\ntasks:\n" + "".join(f"  t{i}: {{run: 'echo t{i} >> trace'}}\n" for i in range(TASKS))
+WIDE = "lease: 20s\ntasks:\n" + "".join(f"  t{i}: {{run: 'echo t{i} >> trace'}}\n" for i in range(TASKS))
 
 
 @test("every 7th answer is lost, and nothing else is wrong: each task runs once, no lease is taken back", slow=True, quick=False)

@@ -8,10 +8,10 @@ import subprocess
 
 from flows import journal, last_document, only_run, write_flow
 from harness.harness import eq, main, test
-from harness.redis import Redis, free_port
+from harness.redis import Redis
 from harness.redis_proxy import Proxy
 from harness.redis_tls import certificates, tls_options
-from harness.workspace import Skip
+from harness.workspace import Skip, free_port
 
 FLOW = """lease: 2s
 tasks:
@@ -36,7 +36,7 @@ class Pair:
     speaks TLS. `env`: more for `one`; PROXY stands for the proxy's port. `more`: the rest of the flow."""
 
     def __init__(self, ws, sleep="", tls=None, env=None, more=""):
-        port = free_port() if tls else 0
+        port = free_port(ws) if tls else 0
         self.ws, self.redis = ws, Redis(ws, *(tls_options(tls, port) if tls else []))
         self.proxy = Proxy(ws, port or self.redis.port)
         env = {name: value.replace("PROXY", str(self.proxy.port)) for name, value in (env or {}).items()}

@@ -5,16 +5,15 @@ import os
 import pathlib
 import signal
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
 from flows import last_document, only_run, trace, write_flow  # noqa: E402
-from harness.harness import eq, main, test  # noqa: E402
+from harness.harness import children_of, eq, main, test  # noqa: E402
 from harness.redis import Redis  # noqa: E402
 
 DIAMOND = """name: diamond
-lease: 2s
+lease: 20s
 flow: fetch >> (a | b) >> store
 tasks:
   fetch: {run: 'echo out-of-fetch; echo k=1 >> "$TASUKI_OUTPUT"; echo fetch >> trace'}
@@ -76,18 +75,16 @@ def _(ws):
 def _(ws):
     redis = Redis(ws)
     first = redis.worker("-j", "1", "--name", "one")
-    runner = start(ws, redis, """lease: 30s
+    runner = start(ws, redis, """lease: 1h
 tasks:
   t: {run: 'echo $$ >> pids; echo "$TASUKI_WORKER" >> who; test "$TASUKI_WORKER" = two || sleep 1000'}
 """)
     ws.until_file("who")
     pid = int((ws.path / "pids").read_text())
     redis.worker("-j", "1", "--name", "two")
-    began = time.monotonic()
     first.kill()
     first.wait()
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
-    eq(time.monotonic() - began < 20, True, "whether it took less than the lease")
     eq((ws.path / "who").read_text(), "one\ntwo\n", "workers")
     ws.until(lambda: not ws.alive(pid), "the end of the first copy")
     eq([e["data"]["why"] for e in ws.events("task.lost")], ["back"], "why it was lost")
@@ -122,7 +119,7 @@ def zombie(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
+    except OSError:
         return True
 
 
@@ -232,20 +229,12 @@ tasks:
   b: {run: 'echo b >> trace'}
 """)
     ws.until(lambda: "a" in trace(ws), "a")
-    link = [int(p) for p in os.listdir("/proc") if p.isdigit() and parent(p) == runner.pid]
+    link = children_of(runner.pid)
     eq(len(link), 1, "children of the runner")
     os.kill(link[0], signal.SIGKILL)
     (ws.path / "go").touch()
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
     eq(trace(ws).count("b"), 1, "how often b ran")
-
-
-def parent(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return int(stat.read().rsplit(")", 1)[1].split()[1])
-    except FileNotFoundError:
-        return 0
 
 
 @test("a runner that is killed: resume ends what still runs, and goes on; what had ended does not run again", slow=True)
@@ -367,12 +356,14 @@ def _(ws):
     ws.tasuki("workers", "drain", "one", "--redis", redis.url).expect(0)
     one.wait(60)
     eq(ws.tasuki("workers", "list", "--json", "--redis", redis.url).expect(0).json["workers"], [], "workers after the drain")
-    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n"), "--redis", redis.url, "--json")
-    time.sleep(4)
+    said = ws.base / "said"
+    with open(said, "wb") as file:
+        runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n"), "--redis", redis.url, "--json", stderr=file)
+    ws.until(lambda: "no worker is available" in said.read_text(), "it says so")
     redis.worker("-j", "1")
-    result = ws.finish(runner).expect(0)
-    eq(result.err.count("no worker is available"), 1, "how often it says so")
-    eq(f"tasuki worker --redis {redis.url}" in result.err, True, f"the command, in {result.err}")
+    ws.finish(runner).expect(0)
+    eq(said.read_text().count("no worker is available"), 1, "how often it says so")
+    eq(f"tasuki worker --redis {redis.url}" in said.read_text(), True, f"the command, in {said.read_text()}")
 
 
 @test("an agent lists, drains and stops workers, and reads the verdict of a refusal")

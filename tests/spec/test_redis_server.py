@@ -15,10 +15,10 @@ import time
 
 from flows import journal, last_document, only_run, trace, write_flow
 from harness.harness import children_of, eq, main, test
-from harness.redis import Redis, free_port
+from harness.redis import Redis
 from harness.redis_proxy import Proxy
 from harness.redis_tls import certificates, tls_options
-from harness.workspace import Skip
+from harness.workspace import Skip, free_port
 
 SYS_pidfd_getfd = 438
 CHAIN = [f"t{i}" for i in range(8)]
@@ -169,7 +169,7 @@ def _(ws):
 
 @test("TLS: with its CA a run works; a certificate of another CA, and one for another name, are refused in words")
 def _(ws):
-    folder, port = certificates(ws.path.parent / "tls"), free_port()
+    folder, port = certificates(ws.path.parent / "tls"), free_port(ws)
     redis = Redis(ws, *tls_options(folder, port))
     flow = write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n")
     for host, ca in (("127.0.0.1", "other.crt"), ("localhost", "ca.crt")):

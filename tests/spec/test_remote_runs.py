@@ -35,7 +35,7 @@ def children_of(pid, are_zombies):
         if not name.isdigit():
             continue
         try:
-            stat = pathlib.Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            stat = pathlib.Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if (stat[0] == "Z") == are_zombies and int(stat[1]) == pid:

@@ -57,7 +57,7 @@ def _(ws):
     client = d39(ws)
     eq(answer(client), "acquired", "the client's answer")
     acquire(ws).expect(4, "LOCK_HELD")
-    waiter = ws.spawn("lock", "run", "x", "--wait", "30s", "--", "true")
+    waiter = ws.spawn("lock", "run", "x", "--wait", "60s", "--", "true")
     eq(let_end(client), 0, "the client's exit code")
     eq(waiter.wait(60), 0, "the waiter's exit code")
 

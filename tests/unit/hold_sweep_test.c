@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,51 @@ TEST(a_child_whose_environment_is_empty_after_its_exec_is_ended)
     ASSERT_INT(sweep(&h, SIGKILL), 1);
     expect_killed();
     ASSERT_INT(sweep(&h, 0), 0);
+}
+
+/* Makes `watched` a member of a session whose leader has ended; it is not below us. Returns the leader. */
+static pid_t member_of_a_session(void)
+{
+    char line[STAT_SIZE];
+    int said[2];
+    ASSERT(pipe(said) == 0);
+    pid_t leader = fork();
+    if (leader == 0) {
+        setsid();
+        pid_t member = fork();
+        if (member == 0) {
+            close(said[0]);
+            close(said[1]);
+            execve("/bin/sleep", (char *[]){"sleep", "1000", NULL}, (char *[]){NULL});
+            _exit(127);
+        }
+        _exit(write(said[1], &member, sizeof member) != sizeof member);
+    }
+    ASSERT_INT(read(said[0], &watched, sizeof watched), sizeof watched);
+    ASSERT(stat_read(leader, line, sizeof line) == 0);
+    h.first_ticks = stat_field(line, STAT_TICKS);
+    ASSERT_INT(waitpid(leader, NULL, 0), leader);
+    close(said[0]);
+    close(said[1]);
+    return leader;
+}
+
+TEST(a_later_session_that_has_the_number_of_the_childs_is_not_ours)
+{
+    char line[STAT_SIZE];
+    snprintf(h.env_mark, sizeof h.env_mark, "%s=ours", HOLD_ENV_START);
+    h.self = getpid();
+    h.run.pid = -1;
+    h.is_foreign = true;
+    ASSERT_INT(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+    h.foreign_session = member_of_a_session();
+    ASSERT(stat_read(watched, line, sizeof line) == 0);
+    h.session_until = stat_field(line, STAT_TICKS) - 1;
+    ASSERT_INT(sweep(&h, SIGKILL), 0);
+    h.session_until = clock_boot_ticks();
+    ASSERT_INT(sweep(&h, 0), 1);
+    ASSERT_INT(h.herd[0], watched);
+    ASSERT_INT(kill(watched, SIGKILL), 0);
 }
 
 TEST(a_stop_is_not_over_when_one_pass_has_missed_a_process_that_may_be_elsewhere)
