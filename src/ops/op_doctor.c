@@ -1,5 +1,6 @@
 /* op_doctor.c - doctor. */
 #include "base/fs.h"
+#include "base/log.h"
 #include "doctor/doctor.h"
 #include "ops/ops.h"
 #include "ops/overview.h"
