@@ -122,6 +122,16 @@ def _(ws):
     eq(list((ws.path / ".aiflow/runs").glob("RUN-*")), [], "runs")
 
 
+@test("a slip of the pen in a key that other tools have is answered with the right word, too")
+def _(ws):
+    (ws.path / "f.yaml").write_text("tasks:\n  a: {comand: 'true'}\n  b: {run: 'true', dependsOn: [a]}\n  c: {run: 'true', enviroment: {A: b}}\n"
+                                    "  d: {run: 'true', timeout_minutes: 5m}\n  e: {run: 'true', parallel: 2}\n")
+    problems = ws.tasuki("flow", "validate", "f.yaml", "--json").expect(2).json["error"]["context"]["problems"]
+    eq([(problem["message"].split("; ")[1].split(": ")[0], problem.get("corrected")) for problem in problems],
+       [("did you mean 'run'?", "  a: {run: 'true'}"), ("did you mean 'needs'?", "  b: {run: 'true', needs: [a]}"), ("did you mean 'env'?", "  c: {run: 'true', env: {A: b}}"),
+        ("did you mean 'timeout'?", None), ("the keys are", None)], problems)
+
+
 @test("a key whose value means something else here is named, and no line is corrected")
 def _(ws):
     (ws.path / "f.yaml").write_text("tasks:\n  a: {run: x, timeout-minutes: 5}\n  b: {run: y, container: x}\n")
