@@ -175,6 +175,17 @@ def _(ws):
         assert f"next      tasuki {right}\n" in err, err
 
 
+@test("an option or a value that is almost right is corrected in the command that was typed")
+def _(ws):
+    for words, right in ((["run", "a b.yaml", "--ouput", "live"], "run 'a b.yaml' --output live"), (["run", "f.yaml", "--ouput=live"], "run f.yaml --output=live"),
+                         (["up", "-d"], "up --detach"), (["queue", "add", "--titel", "x y", "--", "sleep", "1"], "queue add --title 'x y' -- sleep 1"),
+                         (["runs", "list", "--status", "failed"], "runs list --status FAILED"), (["run", "f.yaml", "--on-conflict=afetr"], "run f.yaml --on-conflict=after"),
+                         (["--root", ws.path, "runs", "list", "--limt", "3"], f"--root {ws.path} runs list --limit 3"),
+                         (["queue", "add", "--nothing", "--", "x", "--nothing"], "queue add --help"), (["request", "add", "t", "--priority", "P9"], "request add --help")):
+        refused = ws.tasuki(*words).expect(2).err
+        eq(refused.split("next      ")[1:], [f"tasuki {right}\n"], (words, refused))
+
+
 @test("what a stranger types wrong around flows, the queue and requests is answered with a command that is right")
 def _(ws):
     (ws.path / "sub").mkdir()
