@@ -100,6 +100,24 @@ def _(ws):
     ws.tasuki("runs", "cancel", run, "--now").expect(0)
 
 
+@test("who attaches to a run is told for whom it waits, and is a waiter in agents until the run has ended")
+def _(ws):
+    (ws.path / "own.yaml").write_text("exclusive: true\ntasks: {a: 'echo 1 >up; until test -e go; do sleep 0.1; done'}\n")
+    first = ws.spawn("run", "own.yaml", env={"TASUKI_AGENT": "bob"})
+    ws.until_file("up")
+    run = only_run(ws)
+    follower = ws.spawn("run", "own.yaml", "--on-conflict", "attach", env={"TASUKI_AGENT": "cleo"})
+    line = follower.stderr.readline()
+    assert re.fullmatch(rf"waiting for run {run}, started by bob at \d\d:\d\d \(.*\), 0/1\n", line), line
+    waiting = lambda: [(agent["who"]["label"], one["kind"], one["id"], one["for"] and one["for"]["label"])  # noqa: E731
+                       for agent in ws.tasuki("agents", "--json").json["agents"] for one in agent["waiting"]]
+    eq(waiting(), [("cleo", "run", run, "bob")], "who waits for whom")
+    (ws.path / "go").touch()
+    ws.finish(first).expect(0)
+    ws.finish(follower).expect(0)
+    eq(waiting(), [], "afterwards")
+
+
 @test("--quiet and --json say nothing while they wait, and a wait that is over at once says nothing either")
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sh", "-c", "while ! test -e go; do sleep 0.1; done").expect(0)
