@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define BUF_ROOM  (128u << 10) /* a buffer grows in steps */
-#define VALUE_MIN 4            /* letters of a value that is corrected in the command: P9 is not P3 */
+#define VALUE_MIN 3            /* letters of a value that is corrected in the command: P9 is not P3 */
 
 void cli_option_name(const struct op_param *param, char name[64])
 {
