@@ -491,10 +491,8 @@ static int cli_dispatch(char **words, int count, struct cli_options *options, st
         return cli_explain(op ? op->noun : words[0], op ? op->verb : NULL, options, err);
     json_t *args CLEANUP_JSON = NULL;
     options->op = op;
-    if (cli_parse_args(op, words + used, count - used, &args, err) < 0) {
-        cli_propose_help(op, err);
+    if (cli_parse_args(op, words + used, count - used, &args, err) < 0)
         return cli_fail(op, options, err);
-    }
     if (strcmp(op->name, "completion") == 0)
         return print_completion(json_get_string(args, "shell", ""), options);
     if (strcmp(op->name, "help") == 0)

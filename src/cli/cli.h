@@ -33,7 +33,7 @@ int cli_failed(const char *root, const char *id, const char *start);
 /* Takes the global options out of argv[1…], wherever they stand before `--`. What is left is in words[0…*ret_count). */
 int cli_take_globals(int argc, char **argv, struct cli_options *options, char **words, int *ret_count,
                      struct tsk_error *err);
-/* The words after noun and verb, as the row's arguments. */
+/* The words after noun and verb, as the row's arguments. An error has the command as it was meant, or else the help, as its next step. */
 int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err);
 /* The command's help as the next step of an error that has none. */
 void cli_propose_help(const struct op *op, struct tsk_error *err);

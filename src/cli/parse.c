@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUF_ROOM (128u << 10) /* a buffer grows in steps */
+#define BUF_ROOM  (128u << 10) /* a buffer grows in steps */
+#define VALUE_MIN 3            /* letters of a value that is corrected in the command: P9 is not P3 */
 
 void cli_option_name(const struct op_param *param, char name[64])
 {
@@ -109,7 +110,8 @@ static const char *option_of_letter(const char *given, const char *const *names,
     return found;
 }
 
-int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
+/* Says so, with the nearest one that exists, and nothing of what is next. */
+static int name_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
 {
     static const struct op_param none = {0};
     const char *names[80] = {"version"};
@@ -138,6 +140,12 @@ int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *
         snprintf(with_dashes, sizeof with_dashes, "--%s", near);
         error_add(err, "near", with_dashes);
     }
+    return -1;
+}
+
+int cli_unknown_option(const struct op *op, const char *word, struct tsk_error *err)
+{
+    name_unknown_option(op, word, err);
     if (op)
         cli_propose_help(op, err);
     else
@@ -337,7 +345,7 @@ static int parse_words(const struct op *op, char **words, int count, json_t *arg
         if (!options_ended && is_option_word(words[i])) {
             if (!(param = param_of_option(op, words[i], &value))) {
                 if (!(param = negated_of(op, words[i])))
-                    return cli_unknown_option(op, words[i], err);
+                    return name_unknown_option(op, words[i], err);
                 json_object_set_new(args, param->name, param->type == OP_MAP ? json_object() : json_false());
                 continue;
             }
@@ -439,6 +447,44 @@ static int check_missing(const struct op *op, const json_t *args, struct tsk_err
     return 0;
 }
 
+/* The word with `right` in the place of `wrong`, which is all of it, its option or its value; NULL: it has no `wrong`. */
+static const char *correct_word(struct buf *b, const char *word, const char *wrong, const char *right)
+{
+    size_t len = strlen(wrong), all = strlen(word);
+    bool is_option = strncmp(word, wrong, len) == 0 && (word[len] == '\0' || (wrong[0] == '-' && word[len] == '='));
+    bool is_value = all > len && word[all - len - 1] == '=' && strcmp(word + all - len, wrong) == 0;
+    buf_reset(b);
+    if (is_option)
+        buf_printf(b, "%s%s", right, word + len);
+    else if (is_value)
+        buf_printf(b, "%.*s%s", (int)(all - len), word, right);
+    return is_option || is_value ? buf_str(b) : NULL;
+}
+
+/* The command as it was typed, with the option or the value that is near what was written. A value of few letters is near too
+ * many, and a word that stands there twice may be the right one once. */
+static void propose_corrected(const struct op *op, char **words, int count, struct tsk_error *err)
+{
+    const char *near = tsk_error_context(err, "near"), *option = tsk_error_context(err, "option");
+    const char *wrong = option ? option : tsk_error_context(err, "value");
+    struct buf line CLEANUP(buf_clear) = BUF_INIT, right CLEANUP(buf_clear) = BUF_INIT;
+    int found = 0;
+    bool is_over = false;
+    if (!near || !wrong || (!option && strlen(wrong) < VALUE_MIN))
+        return;
+    for (int i = 0; i < count; i++) {
+        struct buf quoted CLEANUP(buf_clear) = BUF_INIT;
+        is_over = is_over || strcmp(words[i], "--") == 0;
+        const char *corrected = is_over ? NULL : correct_word(&right, words[i], wrong, near);
+        found += corrected != NULL;
+        buf_printf(&line, " %s", shell_word(&quoted, corrected ? corrected : words[i]));
+    }
+    if (found != 1)
+        return;
+    error_clear_next(err);
+    error_add_next(err, "tasuki %s%s", OP_WORDS(op), buf_str(&line));
+}
+
 int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, struct tsk_error *err)
 {
     json_t *args = json_object();
@@ -448,5 +494,7 @@ int cli_parse_args(const struct op *op, char **words, int count, json_t **ret, s
         return 0;
     }
     json_decref(args);
+    propose_corrected(op, words, count, err);
+    cli_propose_help(op, err);
     return -1;
 }

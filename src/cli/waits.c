@@ -34,7 +34,7 @@ static struct {
     pthread_mutex_t mutex;
     pthread_cond_t over;
     bool is_running, is_over, is_drawn;
-    bool is_aside;  /* a start of processes, an idle queue: a script did not ask for the wait, and reads nothing */
+    bool is_aside;  /* the wait of a start, or of an idle queue: a script did not ask for it, and reads nothing */
     enum room room; /* for the line being made */
 } wait_line = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -272,7 +272,8 @@ void cli_waits(struct op_call *call, const char *kind, const char *id, int64_t s
     snprintf(wait_line.id, sizeof wait_line.id, "%s", id ? id : "");
     wait_line.began_ms = clock_now().boot_ms;
     wait_line.since_ms = since_ms;
-    wait_line.is_aside = (strcmp(kind, "process") == 0 && !(call->op->flags & OP_READ_ONLY)) || is_for_requests();
+    bool is_of_start = strcmp(kind, "process") == 0 || strcmp(kind, "run") == 0; /* if the command is no wait */
+    wait_line.is_aside = (is_of_start && !(call->op->flags & OP_READ_ONLY)) || is_for_requests();
     wait_line.is_over = false;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -170,45 +170,61 @@ static bool keeps_value(const char *foreign)
     return strcmp(foreign, "timeout-minutes") != 0;
 }
 
-/* The rule that an unknown key means: by another tool's name for it, or by a slip of the pen. NULL: none. */
-static const struct key_rule *rule_meant(const char *key, const struct key_rule *rules, bool *ret_is_foreign)
+static const struct key_rule *rule_of(const char *key, const struct key_rule *rules)
 {
-    const char *names[24], *meant = NULL;
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
-        if (strcmp(known_elsewhere[i].foreign, key) == 0)
-            meant = known_elsewhere[i].ours;
-    for (; rules[count].key && count < 24; count++) {
-        names[count] = rules[count].key;
-        if (meant && strcmp(meant, names[count]) == 0) {
-            *ret_is_foreign = true;
-            return &rules[count];
-        }
-    }
-    *ret_is_foreign = false;
-    meant = nearest_word(key, names, count);
-    for (size_t i = 0; meant && i < count; i++)
-        if (names[i] == meant)
-            return &rules[i];
+    for (; rules->key; rules++)
+        if (strcmp(rules->key, key) == 0)
+            return rules;
     return NULL;
+}
+
+/* What an unknown key means. */
+struct meaning {
+    const struct key_rule *rule; /* NULL: nothing that is known */
+    const char *foreign;         /* another tool's name for it; NULL: a slip of the pen in our own */
+    bool is_exact;               /* the foreign name is written as that tool writes it */
+};
+
+/* Our own keys come before those of other tools, unless one of these was written exactly. */
+static struct meaning key_meant(const char *key, const struct key_rule *rules)
+{
+    enum { FOREIGN = sizeof known_elsewhere / sizeof known_elsewhere[0] };
+    const char *names[24], *foreign[FOREIGN], *near;
+    size_t count = 0, others = 0;
+    for (size_t i = 0; i < FOREIGN; i++) {
+        const struct key_rule *rule = rule_of(known_elsewhere[i].ours, rules);
+        if (rule && strcmp(known_elsewhere[i].foreign, key) == 0)
+            return (struct meaning){rule, key, true};
+        if (rule)
+            foreign[others++] = known_elsewhere[i].foreign;
+    }
+    for (; rules[count].key && count < 24; count++)
+        names[count] = rules[count].key;
+    if ((near = nearest_word(key, names, count)))
+        return (struct meaning){rule_of(near, rules), NULL, false};
+    near = nearest_word(key, foreign, others);
+    for (size_t i = 0; near && i < FOREIGN; i++)
+        if (known_elsewhere[i].foreign == near)
+            return (struct meaning){rule_of(known_elsewhere[i].ours, rules), near, false};
+    return (struct meaning){0};
 }
 
 /* Reports it. Returns the rule that it means, so that its value does not seem to be missing; NULL: none. */
 static const struct key_rule *unknown_key(struct reading *r, const struct key_rule *rules)
 {
-    bool is_foreign;
-    const struct key_rule *meant = rule_meant(r->piece.text, rules, &is_foreign);
+    struct meaning meant = key_meant(r->piece.text, rules);
     struct buf all CLEANUP(buf_clear) = BUF_INIT;
     for (size_t i = 0; rules[i].key; i++)
         buf_printf(&all, "%s%s", i ? ", " : "", rules[i].key);
     flow_problem(r->flow, r->piece.line, r->piece.column,
-                 is_foreign ? "flow_key_called"
-                 : meant    ? "flow_key_near"
-                            : "flow_key",
-                 "key", r->piece.text, meant ? "near" : "want", meant ? meant->key : buf_str(&all), NULL);
-    if (meant && keeps_value(r->piece.text))
-        flow_problem_fix(r->flow, r->piece.text, meant->key);
-    return meant;
+                 meant.is_exact ? "flow_key_called"
+                 : meant.rule   ? "flow_key_near"
+                                : "flow_key",
+                 "key", r->piece.text, meant.rule ? "near" : "want", meant.rule ? meant.rule->key : buf_str(&all),
+                 NULL);
+    if (meant.rule && (!meant.foreign || keeps_value(meant.foreign)))
+        flow_problem_fix(r->flow, r->piece.text, meant.rule->key);
+    return meant.rule;
 }
 
 /* A map with fixed keys. The current piece is its beginning. */

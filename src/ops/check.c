@@ -143,6 +143,9 @@ static int check_enum(const struct op *op, const struct op_param *param, const j
         at += (size_t)snprintf(want + at, sizeof want - at, "%s%s", at ? ", " : "", param->choices[count]);
     }
     const char *near = nearest_word(text, param->choices, count);
+    for (size_t i = 0; i < count; i++) /* failed: FAILED */
+        if (strcasecmp(text, param->choices[i]) == 0)
+            near = param->choices[i];
     bad_value(err, param, near ? "param_not_one_of_near" : "param_not_one_of", text, want);
     if (near)
         error_add(err, "near", near);

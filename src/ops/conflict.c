@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/who.h"
 #include "ops/run_args.h"
+#include "ops/waits.h"
 #include "run/after.h"
 #include "run/detach.h"
 
@@ -68,10 +69,15 @@ static int run_attach(struct op_call *call, const struct run_lock *lock, const c
                       json_t **ret, struct tsk_error *err)
 {
     json_t *stage CLEANUP_JSON = NULL;
+    struct op_wait waiting CLEANUP(op_wait_end) = OP_WAIT_NONE;
     struct tsk_error refusal = *err;
     if (run_is_other(call, attach, run))
         return refuse_other(run, err);
-    if (run_follow(call->ws, run, lock, attach->follow_ms, conflict_is_cancelled, call, &stage, err) < 0)
+    if (attach->follow_ms)
+        op_wait_begin(&waiting, call, call->ws, "run", run);
+    int result = run_follow(call->ws, run, lock, attach->follow_ms, conflict_is_cancelled, call, &stage, err);
+    op_wait_end(&waiting);
+    if (result < 0)
         return err->code == TSK_RUN_NOT_FOUND ? 1 : -1;
     if (!has_begun(stage))
         return 1;

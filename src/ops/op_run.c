@@ -301,6 +301,9 @@ static int run_here(struct op_call *call, json_t **ret, struct tsk_error *err)
 
 static int run_run(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
+    bool has_rule = strcmp(json_get_string(call->args, "on_conflict", "fail"), "fail") != 0;
+    if (has_rule && json_get_bool(call->args, "concurrent", false))
+        return error_set(err, TSK_INVALID_INPUT, "rule_and_concurrent", NULL);
     bool is_apart = !json_get_bool(call->args, "dry_run", false) && op_is_apart(call);
     if (is_apart && !call->is_cli)
         return conflict_run(call, run_attempt, is_same_run, NULL, REMOTE_WAIT_MAX_MS, ret, err);

@@ -122,6 +122,16 @@ def _(ws):
     eq(list((ws.path / ".aiflow/runs").glob("RUN-*")), [], "runs")
 
 
+@test("a slip of the pen in a key that other tools have is answered with the right word, too")
+def _(ws):
+    (ws.path / "f.yaml").write_text("tasks:\n  a: {comand: 'true'}\n  b: {run: 'true', dependsOn: [a]}\n  c: {run: 'true', enviroment: {A: b}}\n"
+                                    "  d: {run: 'true', timeout_minutes: 5m}\n  e: {run: 'true', parallel: 2}\n")
+    problems = ws.tasuki("flow", "validate", "f.yaml", "--json").expect(2).json["error"]["context"]["problems"]
+    eq([(problem["message"].split("; ")[1].split(": ")[0], problem.get("corrected")) for problem in problems],
+       [("did you mean 'run'?", "  a: {run: 'true'}"), ("did you mean 'needs'?", "  b: {run: 'true', needs: [a]}"), ("did you mean 'env'?", "  c: {run: 'true', env: {A: b}}"),
+        ("did you mean 'timeout'?", None), ("the keys are", None)], problems)
+
+
 @test("a key whose value means something else here is named, and no line is corrected")
 def _(ws):
     (ws.path / "f.yaml").write_text("tasks:\n  a: {run: x, timeout-minutes: 5}\n  b: {run: y, container: x}\n")
@@ -163,6 +173,17 @@ def _(ws):
                          (["help", "requests"], "request --help"), (["help", "request", "logs"], "runs logs --help"), (["help", "claim", "--format", "man"], "own claim --help")):
         err = ws.tasuki(*words).expect(2).err
         assert f"next      tasuki {right}\n" in err, err
+
+
+@test("an option or a value that is almost right is corrected in the command that was typed")
+def _(ws):
+    for words, right in ((["run", "a b.yaml", "--ouput", "live"], "run 'a b.yaml' --output live"), (["run", "f.yaml", "--ouput=live"], "run f.yaml --output=live"),
+                         (["up", "-d"], "up --detach"), (["queue", "add", "--titel", "x y", "--", "sleep", "1"], "queue add --title 'x y' -- sleep 1"),
+                         (["runs", "list", "--status", "failed"], "runs list --status FAILED"), (["run", "f.yaml", "--on-conflict=afetr"], "run f.yaml --on-conflict=after"),
+                         (["queue", "run", "--output", "liv"], "queue run --output live"), (["--root", ws.path, "runs", "list", "--limt", "3"], f"--root {ws.path} runs list --limit 3"),
+                         (["queue", "add", "--nothing", "--", "x", "--nothing"], "queue add --help"), (["request", "add", "t", "--priority", "P9"], "request add --help")):
+        refused = ws.tasuki(*words).expect(2).err
+        eq(refused.split("next      ")[1:], [f"tasuki {right}\n"], (words, refused))
 
 
 @test("what a stranger types wrong around flows, the queue and requests is answered with a command that is right")

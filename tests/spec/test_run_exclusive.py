@@ -85,6 +85,16 @@ def _(ws):
     no_locks(ws)
 
 
+@test("--concurrent beside another rule than fail is refused: it would run at once and not after")
+def _(ws):
+    (ws.path / "own.yaml").write_text("exclusive: true\ntasks: {a: 'true'}\n")
+    for rule in ("attach", "replace", "after"):
+        refused = ws.tasuki("run", "own.yaml", "--concurrent", "--on-conflict", rule).expect(2)
+        assert "--on-conflict and --concurrent cannot be given together" in refused.err and "next      tasuki run --help\n" in refused.err, refused
+    eq(ws.tasuki("runs", "list", "--json").json["runs"], [], "runs")
+    ws.tasuki("run", "own.yaml", "--concurrent", "--on-conflict", "fail").expect(0)
+
+
 @test("run --on-conflict attach follows the run and has its outcome; replace cancels it after a yes and runs anew")
 def _(ws):
     keep(ws)

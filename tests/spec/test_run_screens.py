@@ -95,7 +95,7 @@ for cols, rows, lang in SIZES:
             golden(ws, f"{name}-done", screen.text(scrolled=True), cols, rows, lang)
 
     @test(f"a second run of an exclusive flow, on a terminal of {cols}x{rows}: {lang}")
-    def _(ws, show=show):
+    def _(ws, show=show, cols=cols, rows=rows, lang=lang):
         furnish_files(ws)
         first = ws.spawn("run", "nightly", env={**AGENT, **with_tool(ws)})
         ws.until(lambda: '"RUNNING"' in ws.tasuki("runs", "list", "--json").out, "it runs")
@@ -103,8 +103,14 @@ for cols, rows, lang in SIZES:
         show(ws, "run-pending", 0, ["run", "nightly", "--on-conflict", "after"])
         show(ws, "run-pending-again", 0, ["run", "nightly", "--on-conflict", "after"])
         show(ws, "runs-show-pending", 0, ["runs", "show"])
+        show(ws, "cancel-pending", 0, ["runs", "cancel", "@1", "--pending"])
+        ws.tasuki("run", "nightly", "--on-conflict", "after", env={**AGENT, **with_tool(ws)}).expect(0)
+        attached = tasuki_screen(ws, "run", "nightly", "--on-conflict", "attach", cols=cols, rows=rows, lang=lang, env={**AGENT, **with_tool(ws)})
+        golden(ws, "run-attaching", attached.until_text("0/1"), cols, rows, lang)
         (ws.path / "go").touch()
         ws.finish(first).expect(0)
+        eq(attached.ended(), 0, "exit code of what follows the run")
+        golden(ws, "run-attached", attached.text(scrolled=True), cols, rows, lang)
         ws.until(lambda: [run["status"] for run in ws.tasuki("runs", "list", "--json").json["runs"]] == ["DONE"] * 2, "the pending run is done, too")
 
     @test(f"a run that replaces another one, on a terminal of {cols}x{rows}: {lang}")

@@ -100,6 +100,25 @@ def _(ws):
     ws.tasuki("runs", "cancel", run, "--now").expect(0)
 
 
+@test("who attaches to a run is told for whom it waits on a terminal, and nothing in a pipe; agents lists the waiters until the run has ended")
+def _(ws):
+    (ws.path / "own.yaml").write_text("exclusive: true\ntasks: {a: 'echo 1 >up; until test -e go; do sleep 0.1; done'}\n")
+    first = ws.spawn("run", "own.yaml", env={"TASUKI_AGENT": "bob"})
+    ws.until_file("up")
+    run = only_run(ws)
+    attach = ("run", "own.yaml", "--on-conflict", "attach")
+    screen = tasuki_screen(ws, *attach, cols=140, env={"TASUKI_AGENT": "cleo"})
+    piped = ws.spawn(*attach, env={"TASUKI_AGENT": "dora"})
+    screen.until(lambda text: re.search(rf"^waiting for run {run}, started by bob at \d\d:\d\d \(.*\), 0/1 \(\d+ s\)$", text, re.M), "for whom it waits")
+    waiting = lambda: [(agent["who"]["label"], one["kind"], one["id"], one["for"] and one["for"]["label"])  # noqa: E731
+                       for agent in ws.tasuki("agents", "--json").json["agents"] for one in agent["waiting"]]
+    ws.until(lambda: sorted(waiting()) == [("cleo", "run", run, "bob"), ("dora", "run", run, "bob")], "who waits for whom")
+    (ws.path / "go").touch()
+    ws.finish(first).expect(0)
+    eq((screen.ended(), ws.finish(piped).expect(0).err), (0, ""), "the exit code of one, and what the other one said")
+    eq(waiting(), [], "afterwards")
+
+
 @test("--quiet and --json say nothing while they wait, and a wait that is over at once says nothing either")
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sh", "-c", "while ! test -e go; do sleep 0.1; done").expect(0)

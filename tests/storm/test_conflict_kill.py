@@ -53,6 +53,7 @@ class World:
     def start(self):
         number, flow, rule = len(self.starts), self.rng.choice(list(FLOWS)), self.rng.choice(RULES)
         is_beside = self.rng.random() < 0.15
+        rule = "fail" if is_beside else rule  # with another rule --concurrent is refused
         witness = f"beside{number}" if is_beside else flow
         words = ["run", FLOWS[flow], "--json", "--on-conflict", rule, "--yes", "--set", f"number={number}", "--set", f"witness={witness}"]
         words += ["--concurrent"] * is_beside + self.rng.choice([[], [], ["--detach"]])
