@@ -16,6 +16,7 @@ import time
 from flows import journal, last_document, only_run, trace, write_flow
 from harness.harness import children_of, eq, main, test
 from harness.redis import Redis, free_port
+from harness.redis_cluster import answers
 from harness.redis_proxy import Proxy
 from harness.redis_tls import certificates, tls_options
 from harness.workspace import Skip
@@ -27,11 +28,11 @@ FLOW = ("lease: 3s\nflow: " + " >> ".join(CHAIN) + "\ntasks:\n"
         + "".join(f"  {t}: {{run: 'echo {t} >> trace{'; until test -e go; do sleep 0.05; done' if t == 't3' else ''}'}}\n" for t in CHAIN))
 
 
-def begin(ws, redis, url=None, flow=FLOW, env=None):
+def begin(ws, redis, url=None, flow=FLOW, env=None, **options):
     """A run that is in the middle of its chain."""
     more = {**({"TASUKI_REDIS": url} if url else {}), **(env or {})}
     redis.worker("-j", "2", env=more)
-    runner = ws.spawn("run", write_flow(ws, flow), "--json", env=redis.env(more))
+    runner = ws.spawn("run", write_flow(ws, flow), "--json", env=redis.env(more), **options)
     ws.until(lambda: "t3" in trace(ws), "t3")
     return runner
 
@@ -57,6 +58,10 @@ for name, options in (("off", []), ("everysec", ["--appendonly", "yes", "--appen
         redis.start()
         ends_well(ws, runner)
         eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+def says(log, word):
+    return word in log.read_text()
 
 
 def unread_bytes(pid):
@@ -113,17 +118,27 @@ def _(ws):
     ends_well(ws, runner)
 
 
-@test("a Redis whose memory is full: it is said once, and the run goes on when there is room", slow=True)
-def _(ws):
-    redis = Redis(ws, "--maxmemory-policy", "noeviction")
-    runner = begin(ws, redis, flow=FLOW.replace("lease: 3s", "lease: 30s"))
-    redis.call("CONFIG", "SET", "maxmemory", "1")
-    (ws.path / "go").touch()
-    time.sleep(3)
-    eq(runner.poll(), None, "the runner's end")
-    redis.call("CONFIG", "SET", "maxmemory", "0")
-    ends_well(ws, runner)
-    eq(trace(ws), CHAIN, "what ran")
+for _what, _word, _begin, _end in (
+        ("memory is full", "OOM", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+        ("permission to call the steps is taken away", "NOPERM", "ACL SETUSER default -@scripting", "ACL SETUSER default +@all"),
+        ("replicas are too few", "NOREPLICAS", "CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0")):
+    @test(f"a Redis whose {_what} ({_word}), twice: the runner says it once, the worker each time, and the run goes on", slow=True)
+    def _(ws, word=_word, begins=_begin.split(), ends=_end.split()):
+        redis, said = Redis(ws), ws.path.parent / "said"
+        flow = FLOW.replace("lease: 3s", "lease: 1h").replace("echo t5 >> trace", "echo t5 >> trace; until test -e go-on; do sleep 0.05; done")
+        with open(said, "wb") as file:
+            runner = begin(ws, redis, flow=flow, stderr=file)
+        for times, gate, after in ((1, "go", "t5"), (2, "go-on", "t7")):
+            redis.call(*begins)
+            refused = answers(redis, word)
+            (ws.path / gate).touch()
+            ws.until(lambda: [log.read_text().count(word) for log in (said, redis.workers[0].log)] == [1, times], f"{word}, said by both")
+            ws.until(lambda: answers(redis, word) > refused + 20, "more refusals, also of the end of the task")
+            redis.call(*ends)
+            ws.until(lambda: after in trace(ws), after)
+        ends_well(ws, runner)
+        eq([log.read_text().count(word) for log in (said, redis.workers[0].log)], [1, 2], "how often it was said")
+        eq((trace(ws), ws.events("task.lost")), (CHAIN, []), "what ran, and was lost")
 
 
 @test("a replica is promoted: the run goes on there", slow=True)
@@ -200,10 +215,6 @@ def _(ws):
     ws.until(lambda: says(redis.workers[0].log, "BUSY"), "the worker's word")
     redis.call("SCRIPT", "KILL")
     ends_well(ws, runner)
-
-
-def says(log, word):
-    return word in log.read_text()
 
 
 @test("a server that loads its data (LOADING) is away: the run goes on when it has them", slow=True)
