@@ -156,6 +156,37 @@ def _(ws):
     eq(replica.keys_without_ttl(), [], "keys without a TTL")
 
 
+def switch_roles(primary, replica, proxy):
+    """From now on `replica` is the primary, and the proxy's new connections go there; the old ones stay."""
+    proxy.port_behind = replica.port
+    replica.call("REPLICAOF", "NO", "ONE")
+    primary.call("REPLICAOF", "127.0.0.1", replica.port)
+
+
+@test("a primary that lives on as a replica (READONLY) is left: the run goes on at the new one", slow=True)
+def _(ws):
+    primary, replica = Redis(ws), Redis(ws)
+    proxy = Proxy(ws, primary.port)
+    replica.call("REPLICAOF", "127.0.0.1", primary.port)
+    ws.until(lambda: "master_link_status:up" in replica.call("INFO", "replication"), "the replica")
+    runner = begin(ws, primary, proxy.url)
+    switch_roles(primary, replica, proxy)
+    ws.until(lambda: says(primary.workers[0].log, "READONLY"), "the worker's word")
+    ends_well(ws, runner)
+    primary.end_worker(primary.workers[0])  # before its proxy ends
+    eq(replica.keys_without_ttl(), [], "keys without a TTL")
+
+
+@test("a worker without tasks whose primary lives on as a replica (READONLY) is soon known at the new one")
+def _(ws):
+    primary, replica = Redis(ws), Redis(ws)
+    proxy = Proxy(ws, primary.port)
+    worker = primary.worker("-j", "1", env={"TASUKI_REDIS": proxy.url})
+    switch_roles(primary, replica, proxy)
+    ws.until(lambda: any(f".{worker.pid}." in one for one in replica.call("ZRANGE", "tasuki:{pool default}:w", 0, -1)), "the worker there",
+             timeout=120)
+
+
 @test("a password and an ACL user: with them a run works, without them it is refused in words that do not show them")
 def _(ws):
     redis = Redis(ws)
