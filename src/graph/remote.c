@@ -460,8 +460,8 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     struct tsk_error err;
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
-    bool is_sure = strcmp(why, "unsure") != 0;
-    slot->remote.takeovers += is_sure;
+    bool is_sure = strcmp(why, "unsure") != 0, has_begun = strcmp(why, LOST_VERSION) != 0;
+    slot->remote.takeovers += is_sure && has_begun;
     if (is_sure)
         runner_fact(runner, "task.lost", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
@@ -473,7 +473,7 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
         error_set(&err, TSK_TASK_FAILED, "task_poison", "task", slot->claim.task, "times",
                   DIGITS(slot->remote.takeovers), NULL);
         task_complete(runner, slot, OUTCOME_FAILED, -1, NULL, &err);
-    } else if (on_interrupt == INTERRUPT_RERUN) {
+    } else if (on_interrupt == INTERRUPT_RERUN || !has_begun) {
         remote_push(runner, slot);
     } else {
         task_interrupted(runner, slot, on_interrupt);

@@ -236,6 +236,8 @@ static void give_back(struct worker *w, struct worker_result *result)
     command_puts(&command, "1");
     command_puts(&command, result->id);
     command_puts(&command, result->fence);
+    if (result->is_unknown)
+        command_puts(&command, LOST_VERSION);
     enum steps_answer answer = steps_ask(&w->calls, &result->run->steps, &command, &reply, &err);
     run_heard(result->run, answer);
     if (answer != STEPS_AWAY && answer != STEPS_ENDED)

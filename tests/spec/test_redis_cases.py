@@ -10,6 +10,7 @@ import time
 from flows import journal, last_document, only_run, run_ids, trace, write_flow
 from harness.harness import eq, main, test
 from harness.redis import Redis
+from harness.redis_proxy import Proxy
 from harness.workspace import Skip
 
 WIDTH = 1000
@@ -132,6 +133,23 @@ def _(ws):
     redis.worker("-j", "1", "--name", "good")
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
     eq(trace(ws), ["good"], "where it ran")
+
+
+@test("a worker that does not know the version of a specification leaves it to others and says so; that is no interruption", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    proxy = Proxy(ws, redis.port)
+    proxy.swap = (b"\x01\0\0\0002\0", b"\x01\0\0\0003\0")  # the first piece of a specification
+    old = redis.worker("-j", "1", "--name", "old", env={"TASUKI_REDIS": proxy.url})
+    ws.at_close(lambda: redis.end_worker(old))  # before its proxy ends
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace', on_interrupt: fail}}\n"), "--json",
+                      env=redis.env())
+    ws.until(lambda: "is of another version" in old.log.read_text(), "the word of the old worker")
+    ws.until(lambda: ws.events("task.lost"), "what was returned")
+    redis.worker("-j", "1", "--name", "new")
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["new"], "where it ran")
+    eq({(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")}, {("version", 0)}, "why it was returned, and how often it was lost")
 
 
 main(__name__)
