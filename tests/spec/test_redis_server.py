@@ -273,6 +273,25 @@ def _(ws):
     ends_well(ws, runner)
 
 
+@test("TLS: a server that wants a client's certificate gets it from the configuration; without one, and with one of another CA, it is refused")
+def _(ws):
+    folder, port = certificates(ws.path.parent / "tls"), free_port()
+    redis = Redis(ws, *tls_options(folder, port, clients="yes"))
+    flow = write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n")
+    def config(more):
+        (ws.path / ".aiflow/config.yaml").write_text(f"redis: {{url: 'rediss://127.0.0.1:{port}', ca: {folder}/ca.crt{more}}}\n")
+    env = {"PATH": redis.env()["PATH"]}
+    for more in ("", f", cert: {folder}/other.crt, key: {folder}/other.key"):
+        config(more)
+        refused = ws.tasuki("run", flow, env=env)
+        eq((refused.code not in (0, 7), "Redis" in refused.err), (True, True), f"the refusal for '{more}', {refused.err}")
+    config(f", cert: {folder}/server.crt, key: {folder}/server.key")
+    names = {"CA": "ca.crt", "CERT": "server.crt", "KEY": "server.key"}
+    redis.worker("-j", "1", env={"TASUKI_REDIS": f"rediss://127.0.0.1:{port}", **{f"TASUKI_REDIS_{k}": f"{folder}/{v}" for k, v in names.items()}})
+    eq(last_document(ws.tasuki("run", flow, "--json", env=env).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["t"], "what ran")
+
+
 CLOCK = r"""#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
