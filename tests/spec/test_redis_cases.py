@@ -99,19 +99,22 @@ def _(ws):
     eq(trace(ws), ["a", "b", "b", "c"], "what ran")
 
 
-@test("a runner that is stopped past the lease: its tasks keep their leases, and the run goes on with it", slow=True)
-def _(ws):
-    redis = Redis(ws)
-    redis.worker("-j", "2")
-    runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
-    ws.until(lambda: "b" in trace(ws), "b")
-    runner.send_signal(signal.SIGSTOP)
-    time.sleep(7)
-    runner.send_signal(signal.SIGCONT)
-    (ws.path / "go").touch()
-    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
-    eq(trace(ws), ["a", "b", "c"], "what ran")
-    eq(ws.events("task.lost"), [], "takeovers")
+for _what, _renewals in (("past the lease", 10), ("for a minute", 105)):
+    @test(f"a runner that is stopped {_what}: its tasks keep their leases, and the run goes on with it", slow=True, long=_renewals > 100)
+    def _(ws, renewals=_renewals):
+        redis = Redis(ws)
+        redis.worker("-j", "2")
+        runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
+        ws.until(lambda: "b" in trace(ws), "b")
+        runner.send_signal(signal.SIGSTOP)
+        meta = redis.call("KEYS", "tasuki:*:meta")[0]
+        tick = int(redis.call("HGET", meta, "tick"))
+        ws.until(lambda: int(redis.call("HGET", meta, "tick")) > tick + renewals, "renewals, five for each lease", timeout=400)
+        runner.send_signal(signal.SIGCONT)
+        (ws.path / "go").touch()
+        eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+        eq(trace(ws), ["a", "b", "c"], "what ran")
+        eq(ws.events("task.lost"), [], "takeovers")
 
 
 @test("a worker without room on its disk: it returns what it claims, and leaves the next to others", slow=True)
