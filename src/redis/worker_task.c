@@ -318,7 +318,8 @@ static void place_start(struct worker *w, struct worker_place *place, const stru
         worker_say(w, place->run->root, place->claim.task, place->claim.session, "started");
         return;
     }
-    place_end(w, place, WIRE_NOT_STARTED, err.sys_errno, tsk_error_context(&err, "what"));
+    const char *what = tsk_error_context(&err, "what");
+    place_end(w, place, WIRE_NOT_STARTED, err.sys_errno, what ? what : "cwd");
 }
 
 static struct worker_place *free_place(struct worker *w)
