@@ -3,6 +3,7 @@ turns on servers of the benchmark's own; a figure is the median of the rounds.""
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import socket
@@ -133,6 +134,25 @@ def throughput_rows(context, rounds, scale, raw):
     return rows
 
 
+class IdleWorkers:
+    """What a server has of workers without tasks: of each a connection for calls, and two that wait."""
+
+    def __init__(self, server, count):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.connections = []
+        for number in range(count):
+            for key in ("", "tasuki:{pool idle}:wake", f"tasuki:{{pool idle}}:o:{number}"):
+                one = socket.create_connection(("127.0.0.1", server.port))
+                one.sendall(f"BLPOP {key} 0\r\n".encode() if key else b"PING\r\n")
+                self.connections.append(one)
+        until(lambda: int(server.info("clients")["blocked_clients"]) == 2 * count, "the idle workers")
+
+    def close(self):
+        for one in self.connections:
+            one.close()
+
+
 def steps_rows(context, scale, raw):
     """Diamonds, a long queue, several workers: our own driver alone."""
     server, ours, rows = Server(context), context.driver("bench-redis"), []
@@ -140,12 +160,24 @@ def steps_rows(context, scale, raw):
         raw["diamonds"] = found = server.turn([ours, "diamonds", 1000 // scale])
         rows += [Row(f"a diamond of 4, no processes, {p}", f"{found[p + '_ms']:.2f} ms", "", found[p + "_ms"], "at most", limit, "ms")
                  for p, limit in (("p50", 2), ("p99", 8))]
+        server.cli("CONFIG", "SET", "slowlog-log-slower-than", "5000")
+        server.cli("CONFIG", "SET", "slowlog-max-len", "10000")
         raw["queued"] = found = server.turn([ours, "queued", 1_000_000 // scale])
+        found["slow_calls"] = server.cli("SLOWLOG", "GET", "-1").split().count("FCALL")
         rows += [Row(f"{1_000_000 // scale} queued: a claim, p99.9", f"{found['p999_ms']:.2f} ms", "", found["p999_ms"], "at most", 1, "ms"),
-                 Row("memory of a queued attempt, beside its 300 B", f"{found['bytes_each']:.0f} B", "", found["bytes_each"] - 300, "at most", 100, "B")]
+                 Row(f"{1_000_000 // scale} queued: calls that took the server more than 5 ms", f"{found['slow_calls']}", "", found["slow_calls"], "at most", 0, ""),
+                 Row("memory of a queued attempt, beside its 300 B", f"{found['bytes_each']:.0f} B", "", found["bytes_each"] - 300, "at most", 100, "B"),
+                 Row("memory of an attempt after its run", f"{found['bytes_left'] / (1_000_000 // scale):.1f} B", "", found["bytes_left"] / (1_000_000 // scale),
+                     "at most", 1, "B")]
         for workers in (1, 2, 4):
             raw[f"workers {workers}"] = found = server.turn([ours, "attempts", 30000 // scale, 50, 1, workers])
             rows.append(Row(f"{workers} workers of depth 50", f"{found['rate']:.0f}/s"))
+        idle_workers = IdleWorkers(server, 1000)
+        try:
+            raw["beside idle workers"] = found = server.turn([ours, "attempts", 30000 // scale, 50, 1, 1])
+            rows.append(Row("1 worker of depth 50 beside 1000 idle ones", f"{found['rate']:.0f}/s"))
+        finally:
+            idle_workers.close()
     finally:
         server.close()
     return rows

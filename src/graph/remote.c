@@ -346,6 +346,8 @@ static void take_claimed(struct runner *runner, struct running *slot, struct par
     take_commit(runner, slot, worker, parcel_text(&words));
     slot->remote.is_claimed = true;
     slot->remote.log_at = 0;
+    if (!slot->is_log_named)
+        task_log_goes_on(runner, slot);
     snprintf(slot->remote.worker, sizeof slot->remote.worker, "%s", worker);
     slot->started_ms = now.boot_ms;
     slot->started_wall_ms = now.wall_ms;
@@ -357,8 +359,8 @@ static void take_claimed(struct runner *runner, struct running *slot, struct par
                                  .takeovers = (uint8_t)slot->remote.takeovers,
                                  .started_ms = now.wall_ms});
     runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
-                json_pack("{s:i, s:s, s:s}", "attempt", (int)slot->claim.attempt, "worker", slot->remote.worker,
-                          "fence", fence),
+                json_pack("{s:i, s:s, s:s, s:o*}", "attempt", (int)slot->claim.attempt, "worker", slot->remote.worker,
+                          "fence", fence, "log_from", slot->log_from ? json_integer((json_int_t)slot->log_from) : NULL),
                 true);
 }
 
@@ -373,7 +375,7 @@ static void take_log(struct runner *runner, struct running *slot, struct parcel 
         return;
     size_t skip = at < slot->remote.log_at ? (size_t)(slot->remote.log_at - at) : 0;
     slot->remote.log_at = at + (int64_t)bytes.len;
-    if (task_log_open(runner, slot, &err) < 0) {
+    if (!slot->is_log_named && task_log_open(runner, slot, &err) < 0) {
         log_problem(&err);
         return;
     }
@@ -460,8 +462,8 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     struct tsk_error err;
     const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
-    bool is_sure = strcmp(why, "unsure") != 0;
-    slot->remote.takeovers += is_sure;
+    bool is_sure = strcmp(why, "unsure") != 0, has_begun = strcmp(why, LOST_VERSION) != 0;
+    slot->remote.takeovers += is_sure && has_begun;
     if (is_sure)
         runner_fact(runner, "task.lost", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
@@ -473,7 +475,7 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
         error_set(&err, TSK_TASK_FAILED, "task_poison", "task", slot->claim.task, "times",
                   DIGITS(slot->remote.takeovers), NULL);
         task_complete(runner, slot, OUTCOME_FAILED, -1, NULL, &err);
-    } else if (on_interrupt == INTERRUPT_RERUN) {
+    } else if (on_interrupt == INTERRUPT_RERUN || !has_begun) {
         remote_push(runner, slot);
     } else {
         task_interrupted(runner, slot, on_interrupt);

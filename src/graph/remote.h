@@ -3,7 +3,8 @@
  *
  *  R1  An attempt is sent after its start is in the journal, and its result is acknowledged after its end is in the journal
  *      (X1).
- *  R2  An attempt that is lost with its worker is interrupted: on_interrupt decides. After TAKEOVERS_MAX times it has failed.
+ *  R2  An attempt that is lost with its worker is interrupted: on_interrupt decides. After TAKEOVERS_MAX times it has failed. One
+ *      that a worker of another version returns has not begun: it is sent again, and not counted.
  *  R3  Each push has its own id, `<fence>.<place>.<times>`, so that a late message about an earlier push is not taken for this
  *      one.
  *  R4  A link that dies is started again. The attempts that it had sent out count as lost.

@@ -239,6 +239,8 @@ void task_channel_done(struct runner *runner, struct running *slot);
 int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err);
 /* What it wrote; an absent file is an empty one. */
 int task_output(struct runner *runner, const struct running *slot, struct output *ret, struct tsk_error *err);
+/* Opens the log that an earlier attempt of this name has written, if there is one. */
+bool task_log_goes_on(struct runner *runner, struct running *slot);
 int task_log_open(struct runner *runner, struct running *slot, struct tsk_error *err);
 void task_log_close(struct runner *runner, struct running *slot, bool must_stay);
 /* The log of a task that still runs gets its name. */

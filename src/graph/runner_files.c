@@ -89,8 +89,9 @@ static struct slot_log *log_of(struct runner *runner, const struct running *slot
 
 /* A task that runs again in a later cycle, or after a resume, continues in its log, and so does one that was added with a name that
  * another had before. The rest need not look for one. */
-static bool log_goes_on(struct runner *runner, struct running *slot, struct slot_log *log)
+bool task_log_goes_on(struct runner *runner, struct running *slot)
 {
+    struct slot_log *log = log_of(runner, slot);
     struct stat st;
     if (!runner->epoch && slot->claim.cycle <= 1 && !(slot->claim.node & PLAN_DYNAMIC))
         return false;
@@ -109,7 +110,7 @@ int task_log_open(struct runner *runner, struct running *slot, struct tsk_error 
 {
     struct slot_log *log = log_of(runner, slot);
     char name[64];
-    if (log_goes_on(runner, slot, log) || log->fd >= 0)
+    if (task_log_goes_on(runner, slot) || log->fd >= 0)
         return 0;
     snprintf(name, sizeof name, "slot.%zu", (size_t)(slot - runner->running));
     log->fd = fs->openat(runner->run.dir, name, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);

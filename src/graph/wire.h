@@ -8,8 +8,9 @@
 #define REDIS_PORT "6379" /* for a URL without a port */
 #define LEASE_MS   15000  /* for an attempt on another machine, unless the flow has `lease:` */
 
-#define WIRE_VERSIONS 1000 /* no version is so high: it is no specification */
-#define WIRE_VERSION  2    /* an executor that does not know the version leaves the attempt to others */
+#define WIRE_VERSIONS 1000      /* no version is so high: it is no specification */
+#define WIRE_VERSION  2         /* an executor that does not know the version leaves the attempt to others */
+#define LOST_VERSION  "version" /* why it returns it then */
 
 /* All strings are borrowed. */
 struct wire_spec {

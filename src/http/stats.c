@@ -202,6 +202,22 @@ static void put_tasks(struct buf *b, const json_t *runs)
         buf_printf(b, "tasuki_tasks{count=\"%s\"} %" PRId64 "\n", key, (int64_t)json_integer_value(count));
 }
 
+/* Two workers may have the same name: their numbers are added. */
+static void put_workers(struct buf *b, const json_t *workers, const char *key, const char *metric, const char *help)
+{
+    json_t *sums CLEANUP_JSON = json_object();
+    put_metric_head(b, metric, "gauge", help);
+    json_each (workers, i, worker) {
+        const char *name = json_get_string(worker, "name", "");
+        json_object_set_new(sums, name, json_integer(json_get_int(sums, name, 0) + json_get_int(worker, key, 0)));
+    }
+    json_each_pair (sums, name, sum) {
+        buf_printf(b, "%s{worker=\"", metric);
+        stats_put_label(b, name);
+        buf_printf(b, "\"} %" PRId64 "\n", (int64_t)json_integer_value(sum));
+    }
+}
+
 void stats_job(struct http_job *job)
 {
     struct buf *b = &job->body;
@@ -218,6 +234,11 @@ void stats_job(struct http_job *job)
         if (strcmp(gauges[i].list, "runs") == 0)
             put_tasks(b, list);
     }
+    json_t *redis CLEANUP_JSON = stats_ask(job, "workers.list");
+    const json_t *workers = json_object_get(redis, "workers");
+    put_workers(b, workers, "places", "tasuki_worker_places", "Tasks that a worker executes at a time, at most.");
+    put_workers(b, workers, "tasks", "tasuki_worker_tasks",
+                "Tasks that a worker executed when it last gave a sign of life.");
     pthread_mutex_lock(&stats->mutex);
     put_counters(b, stats);
     pthread_mutex_unlock(&stats->mutex);

@@ -173,6 +173,15 @@ int redis_receive(struct redis_conn *conn, int timeout_ms, redisReply **ret, str
     }
 }
 
+void redis_refused(struct redis_conn *conn, redisReply **reply, struct tsk_error *err)
+{
+    bool is_replica = strncmp((*reply)->str, "READONLY", 8) == 0;
+    error_set(err, TSK_ENVIRONMENT, "redis_refused", "reason", (*reply)->str, NULL);
+    reply_free(reply);
+    if (is_replica)
+        redis_close(conn);
+}
+
 /* The answer to the command that was sent first of those that are under way. */
 static int take_answer(struct redis_conn *conn, redisReply **ret, struct tsk_error *err)
 {
@@ -181,8 +190,7 @@ static int take_answer(struct redis_conn *conn, redisReply **ret, struct tsk_err
         return conn_lost(conn, "no answer in time", err);
     if (result < 0 || (*ret)->type != REDIS_REPLY_ERROR)
         return result < 0 ? -1 : 0;
-    error_set(err, TSK_ENVIRONMENT, "redis_refused", "reason", (*ret)->str, NULL);
-    reply_free(ret);
+    redis_refused(conn, ret, err);
     return -1;
 }
 

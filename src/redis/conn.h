@@ -56,7 +56,11 @@ void redis_due(int64_t at_ms);
 bool redis_wait(int fd, short events, int64_t until_ms);
 /* The next answer; the caller frees it (freeReplyObject). 1: there. 0: not yet. -1: closed. */
 int redis_receive(struct redis_conn *conn, int timeout_ms, redisReply **ret, struct tsk_error *err);
-/* Both. 0: *ret is an answer that is no error. -1: closed, or refused: then the connection is still open and *err has the words. */
+/* What follows from an answer that is an error: *err has its words, *reply is freed. A server that is a replica (READONLY) is left: the
+ * next connection may find the primary. */
+void redis_refused(struct redis_conn *conn, redisReply **reply, struct tsk_error *err);
+/* Both. 0: *ret is an answer that is no error. -1: closed, or refused: then *err has the words, and the connection is still open unless
+ * it leads to a replica. */
 int redis_ask(struct redis_conn *conn, const struct redis_command *command, redisReply **ret, struct tsk_error *err);
 /* The same for two that are under way together; the answer to the first. */
 int redis_ask_two(struct redis_conn *conn, const struct redis_command *first, const struct redis_command *second,

@@ -1,5 +1,6 @@
 /* link_results.c - what workers report, in the order in which it happened. */
 #include "base/clock.h"
+#include "graph/wire.h"
 #include "redis/cluster.h"
 #include "redis/link.h"
 
@@ -99,7 +100,8 @@ static void take_entry(struct link *l, const char *entry, const redisReply *fiel
         return;
     else if (strcmp(what, "log") == 0)
         tell_bytes(l, "log", out, field_of(fields, "o").data, field_of(fields, "b"));
-    else if ((strcmp(what, "back") == 0 || strcmp(what, "lease") == 0) && out->state != OUT_ENDED) {
+    else if ((strcmp(what, "back") == 0 || strcmp(what, "lease") == 0 || strcmp(what, LOST_VERSION) == 0) &&
+             out->state != OUT_ENDED) {
         doubt_what_it_reads(l, out);
         link_lose(l, out, what);
     }

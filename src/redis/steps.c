@@ -94,10 +94,7 @@ static int steps_try(struct redis_conn *conn, const struct redis_command *comman
         return 0;
     bool is_missing = strstr((*ret)->str, "Function not found") || strncmp((*ret)->str, "NOSCRIPT", 8) == 0 ||
                       (conn->has_functions && strstr((*ret)->str, "unknown command"));
-    error_set(err, TSK_ENVIRONMENT, "redis_refused", "reason", (*ret)->str, NULL);
-    if (strncmp((*ret)->str, "READONLY", 8) == 0)
-        redis_close(conn); /* it has become a replica: the next connection may find the primary */
-    reply_free(ret);
+    redis_refused(conn, ret, err);
     return is_missing ? 1 : -1;
 }
 

@@ -399,11 +399,11 @@ local function renew(a)
   return {'OK', step, table.concat(letters)}
 end
 
--- server step worker n {id fence}: the worker has ended them, whole trees. y it was its own, n it was not.
+-- server step worker n {id fence} why: the worker has ended them, whole trees. y it was its own, n it was not. `why` may be missing.
 local function give_back(a)
   local bad, phase, step = enter(a[2], a[3])
   if bad then return bad end
-  local letters, at = {}, 6
+  local letters, at, why = {}, 6, a[6 + 2 * tonumber(a[5])] or 'back'
   for i = 1, tonumber(a[5]) do
     letters[i] = 'n'
     if call('HGET', base .. 'revoked', a[at]) == a[at + 1] .. ' ' .. a[4] then call('HDEL', base .. 'revoked', a[at]) end
@@ -411,7 +411,7 @@ local function give_back(a)
       letters[i] = 'y'
       call('HSET', base .. 'state', a[at], 'b')
       call('ZREM', base .. 'lease', a[at])
-      report(phase, 't', 'back', 'i', a[at], 'f', a[at + 1], 'w', a[4])
+      report(phase, 't', why, 'i', a[at], 'f', a[at + 1], 'w', a[4])
     end
     at = at + 2
   end

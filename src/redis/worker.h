@@ -12,8 +12,9 @@
  *      the server cannot be reached, a drained worker keeps its results and waits; a stopped one leaves after GOODBYE_MS.
  *  W6  A worker that a runner has started (--run) works for that run only and is silent. It is stopped when the runner is gone: its
  *      descriptor WORKER_RUNNER_FD is closed then.
- *  W7  A worker that cannot make the files of an attempt (its disk is full, say) returns it, and claims nothing for a while.
- *      Otherwise it would be the first to take it again, and an attempt that is returned three times has failed.
+ *  W7  A worker that cannot make the files of an attempt (its disk is full, say), or does not know the version of its
+ *      specification, returns it, and claims nothing for a while. Otherwise it would be the first to take it again, and an attempt
+ *      that is returned three times has failed. One of another version has never begun, and may be returned any number of times.
  *
  * One thread. Calls are made one at a time, each with a time limit; none waits past the time at which an attempt must be killed. */
 #ifndef REDIS_WORKER_H
@@ -58,6 +59,7 @@ struct worker_place {
     int64_t log_sent;
     bool is_lost;               /* its lease is over, or was given to somebody else: no result counts */
     bool is_back;               /* stopped by the worker's own end: it goes back */
+    bool is_unknown;            /* it goes back, because its specification has another version */
     bool has_files, has_answer; /* it has a directory of its own, or a file with an answer */
     bool tells;                 /* the guard has not heard of it yet */
     int64_t renewed_ms; /* W2: when it would have ended without the renewal of which the guard is to hear; 0: none */
@@ -69,7 +71,7 @@ struct worker_result {
     char id[GUARD_ID_MAX], fence[GUARD_ID_MAX];
     struct buf result, log; /* the log: what was not sent yet, from log_at on */
     int64_t log_at, made_ms;
-    bool is_sent, is_back;
+    bool is_sent, is_back, is_unknown;
     struct worker_result *next;
 };
 

@@ -236,6 +236,8 @@ static void give_back(struct worker *w, struct worker_result *result)
     command_puts(&command, "1");
     command_puts(&command, result->id);
     command_puts(&command, result->fence);
+    if (result->is_unknown)
+        command_puts(&command, LOST_VERSION);
     enum steps_answer answer = steps_ask(&w->calls, &result->run->steps, &command, &reply, &err);
     run_heard(result->run, answer);
     if (answer != STEPS_AWAY && answer != STEPS_ENDED)
@@ -356,6 +358,7 @@ void talk_next(struct worker *w, struct worker_run *run)
         next_failed(w, run, answer, &err);
         return;
     }
+    w->is_away = false;
     const char *letters = reply_text(reply, 3);
     for (size_t i = 0; i < count && letters[i]; i++) {
         list[i]->is_sent = true;
@@ -442,6 +445,7 @@ static void renew_run(struct worker *w, struct worker_run *run)
         command_puts(&command, w->id);
         renewal_put(&renewal, &command);
         enum steps_answer answer = steps_ask(&w->calls, &run->steps, &command, &reply, &err);
+        w->is_away = w->is_away && answer != STEPS_OK;
         if (answer == STEPS_OK)
             renewal_take(w, &renewal, reply_text(reply, 2), before);
         else if (answer == STEPS_AWAY)

@@ -207,6 +207,7 @@ static void place_end(struct worker *w, struct worker_place *place, enum wire_en
     if (!place->is_lost) {
         struct worker_result *result = result_add(w, place);
         result->is_back = place->is_back || is_late;
+        result->is_unknown = place->is_unknown;
         task_take_log(place, result);
         if (!result->is_back)
             put_result(w, place, result, end, status, text);
@@ -317,7 +318,8 @@ static void place_start(struct worker *w, struct worker_place *place, const stru
         worker_say(w, place->run->root, place->claim.task, place->claim.session, "started");
         return;
     }
-    place_end(w, place, WIRE_NOT_STARTED, err.sys_errno, tsk_error_context(&err, "what"));
+    const char *what = tsk_error_context(&err, "what");
+    place_end(w, place, WIRE_NOT_STARTED, err.sys_errno, what ? what : "cwd");
 }
 
 static struct worker_place *free_place(struct worker *w)
@@ -329,7 +331,7 @@ static struct worker_place *free_place(struct worker *w)
 }
 
 /* What is executed: 0; it goes back to others (-1); or the reason for a refusal. */
-static int spec_read(struct worker *w, const struct worker_place *place, struct parcel item, struct wire_spec *ret,
+static int spec_read(struct worker *w, struct worker_place *place, struct parcel item, struct wire_spec *ret,
                      const char **ret_reason)
 {
     struct parcel spec = {"", 0};
@@ -338,8 +340,11 @@ static int spec_read(struct worker *w, const struct worker_place *place, struct 
     if (*ret_reason)
         return -1;
     int result = wire_read_spec(spec, &w->env, ret);
-    if (result == 1)
+    if (result == 1) { /* W7 */
         worker_say(w, place->run->root, place->id, "", "is of another version, and goes back");
+        place->is_unknown = true;
+        w->rest_ms = clock_now().boot_ms + REST_MS;
+    }
     if (result < 0)
         *ret_reason = WIRE_UNREADABLE;
     return result == 0 ? 0 : -1;

@@ -11,12 +11,13 @@ class Proxy:
     """Between a worker and its server. `lose` = n: every n-th answer is lost, with its connection; `cut` = n: its second half is.
     `delay_s`: each piece comes this much later. `is_silent`: nothing gets through; `is_deaf`: no answer does, `is_mute`: no request.
     `lose_one` = text: the answer to the next request that has it is lost. `refuse` = (text, n): the next n requests that have it do not
-    arrive, and their connections are closed. `hang_up` closes all connections; new ones are accepted. `seen` has the requests."""
+    arrive, and their connections are closed. `swap` = (bytes, as many others): what is replaced in answers. `hang_up` closes all connections; new ones are accepted. `seen` has the requests."""
 
     def __init__(self, ws, port, lose=0, cut=0, delay_s=0):
         self.port_behind, self.lose, self.lose_one, self.doomed = port, lose, None, set()
         self.cut, self.delay_s, self.is_silent, self.is_deaf, self.is_mute = cut, delay_s, False, False, False
         self.answers, self.lost, self.accepted, self.refuse, self.seen = 0, 0, 0, (None, 0), []
+        self.swap = (b"", b"")
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.selector, self.pairs = selectors.DefaultSelector(), {}
@@ -104,7 +105,7 @@ class Proxy:
                 self.lost += 1
                 data = b""
             if data:
-                other.sendall(data)
+                other.sendall(data.replace(*self.swap) if is_answer and self.swap[0] else data)
         except OSError:
             data = b""
         if not data:

@@ -7,7 +7,7 @@ from harness.workspace import Skip
 
 
 def certificates(folder):
-    """A CA, a certificate of it for 127.0.0.1, and another CA."""
+    """A CA, a certificate of it for 127.0.0.1 (clients may show it, too), and another CA."""
     if not shutil.which("openssl"):
         raise Skip("openssl is not installed")
     folder.mkdir()
@@ -24,7 +24,7 @@ def certificates(folder):
     return folder
 
 
-def tls_options(folder, port):
-    """For redis-server: it speaks TLS at that port as well."""
+def tls_options(folder, port, clients="no"):
+    """For redis-server: it speaks TLS at that port as well. `clients`: whether they must show a certificate."""
     return ["--tls-port", str(port), "--tls-cert-file", str(folder / "server.crt"), "--tls-key-file", str(folder / "server.key"),
-            "--tls-ca-cert-file", str(folder / "ca.crt"), "--tls-auth-clients", "no"]
+            "--tls-ca-cert-file", str(folder / "ca.crt"), "--tls-auth-clients", clients]

@@ -10,6 +10,7 @@ import time
 from flows import journal, last_document, only_run, run_ids, trace, write_flow
 from harness.harness import eq, main, test
 from harness.redis import Redis
+from harness.redis_proxy import Proxy
 from harness.workspace import Skip
 
 WIDTH = 1000
@@ -98,19 +99,22 @@ def _(ws):
     eq(trace(ws), ["a", "b", "b", "c"], "what ran")
 
 
-@test("a runner that is stopped past the lease: its tasks keep their leases, and the run goes on with it", slow=True)
-def _(ws):
-    redis = Redis(ws)
-    redis.worker("-j", "2")
-    runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
-    ws.until(lambda: "b" in trace(ws), "b")
-    runner.send_signal(signal.SIGSTOP)
-    time.sleep(14)
-    runner.send_signal(signal.SIGCONT)
-    (ws.path / "go").touch()
-    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
-    eq(trace(ws), ["a", "b", "c"], "what ran")
-    eq(ws.events("task.lost"), [], "takeovers")
+for _what, _renewals in (("past the lease", 10), ("for a minute", 105)):
+    @test(f"a runner that is stopped {_what}: its tasks keep their leases, and the run goes on with it", slow=True, long=_renewals > 100)
+    def _(ws, renewals=_renewals):
+        redis = Redis(ws)
+        redis.worker("-j", "2")
+        runner = ws.spawn("run", write_flow(ws, GATED), "--json", env=redis.env())
+        ws.until(lambda: "b" in trace(ws), "b")
+        runner.send_signal(signal.SIGSTOP)
+        meta = redis.call("KEYS", "tasuki:*:meta")[0]
+        tick = int(redis.call("HGET", meta, "tick"))
+        ws.until(lambda: int(redis.call("HGET", meta, "tick")) > tick + renewals, "renewals, five for each lease", timeout=400)
+        runner.send_signal(signal.SIGCONT)
+        (ws.path / "go").touch()
+        eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+        eq(trace(ws), ["a", "b", "c"], "what ran")
+        eq(ws.events("task.lost"), [], "takeovers")
 
 
 @test("a worker without room on its disk: it returns what it claims, and leaves the next to others", slow=True)
@@ -132,6 +136,23 @@ def _(ws):
     redis.worker("-j", "1", "--name", "good")
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
     eq(trace(ws), ["good"], "where it ran")
+
+
+@test("a worker that does not know the version of a specification leaves it to others and says so; that is no interruption", slow=True)
+def _(ws):
+    redis = Redis(ws)
+    proxy = Proxy(ws, redis.port)
+    proxy.swap = (b"\x01\0\0\0002\0", b"\x01\0\0\0003\0")  # the first piece of a specification
+    old = redis.worker("-j", "1", "--name", "old", env={"TASUKI_REDIS": proxy.url})
+    ws.at_close(lambda: redis.end_worker(old))  # before its proxy ends
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace', on_interrupt: fail}}\n"), "--json",
+                      env=redis.env())
+    ws.until(lambda: "is of another version" in old.log.read_text(), "the word of the old worker")
+    ws.until(lambda: ws.events("task.lost"), "what was returned")
+    redis.worker("-j", "1", "--name", "new")
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["new"], "where it ran")
+    eq({(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")}, {("version", 0)}, "why it was returned, and how often it was lost")
 
 
 main(__name__)

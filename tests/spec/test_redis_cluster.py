@@ -5,7 +5,7 @@ import time
 from flows import last_document, only_run, run_ids, trace, write_flow
 from harness.harness import eq, main, test
 from harness.redis import Redis
-from harness.redis_cluster import answers, begin_move, cluster, give_up_move, move_keys, move_slot, refusals, slot_of
+from harness.redis_cluster import answers, begin_move, cluster, give_up_move, knows_all, move_keys, move_slot, refusals, slot_of
 
 
 @test("eight runs over a cluster of three nodes, each at the node of its keys, with files and a question of doctor", slow=True)
@@ -108,6 +108,25 @@ def _(ws):
     give_up_move(slot, source, target)
     eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
     eq(trace(ws), ["t"], "what ran")
+
+
+@test("the node of a run is killed (CLUSTERDOWN) and comes back empty: the run goes on, and what had ended does not run again", slow=True,
+      quick=False)
+def _(ws):
+    nodes = cluster(ws)
+    nodes[0].worker("-j", "2", "--name", "one")
+    runner = ws.spawn("run", write_flow(ws, STAY), "--json", env=nodes[0].env())
+    ws.until_file("up")
+    _, node, _ = slot_of(nodes, only_run(ws))
+    node.kill()
+    ws.until(lambda: "cluster_state:fail" in Redis.call([one for one in nodes if one is not node][0], "CLUSTER", "INFO"), "CLUSTERDOWN")
+    node.start()
+    for one in nodes:
+        ws.until(lambda: knows_all(one), "the cluster")
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner, timeout=120).expect(0))["status"], "DONE", "status")
+    eq((trace(ws)[0], trace(ws).count("a"), trace(ws)[-1]), ("a", 1, "c"), f"what ran, {trace(ws)}")
+    eq(nodes[0].keys_without_ttl(), [], "keys without a TTL")
 
 
 main(__name__)

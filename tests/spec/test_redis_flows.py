@@ -25,6 +25,7 @@ LATER = {
     "test_flow_reflow": {},
     "test_flow_run": {},
     "test_questions": {},
+    "test_run_output": {},
     "test_run_ends": {"a run whose runner was killed before its last stage has its values": ENVIRONMENT},
     "test_run_tasks": {},
 }

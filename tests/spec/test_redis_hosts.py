@@ -1,4 +1,5 @@
-"""docs/guide/scale.md, "Five minutes": a diamond on two hosts, which are two network namespaces, with its scripts shipped."""
+"""Two hosts, which are two network namespaces. docs/guide/scale.md, "Five minutes": a diamond on both, with its scripts shipped. And a
+network between them that swallows everything, without a word to the connections that use it."""
 
 import os
 import re
@@ -85,6 +86,43 @@ def _(ws):
     stage = last_document(result)
     eq((stage["status"], sorted(stage["channel"].values())), ("DONE", ["host-a", "host-b"]), "status, and where the two parts ran")
     eq(os.listdir(b.dir) == [] or all(name.startswith("tasuki-worker-") for name in os.listdir(b.dir)), True, "what host-b has")
+
+
+FLOW = """lease: 3s
+tasks:
+  t:
+    run: |
+      exec 9>>{place}/witness
+      flock -n 9 || echo $TASUKI_WORKER >> {place}/overlaps
+      echo $TASUKI_WORKER >> {place}/who
+      test $TASUKI_WORKER = host-a || until test -e {place}/go; do sleep 0.05; done
+"""
+
+
+def wrong_neighbour(host, end, other):
+    """What the host sends to the other goes to nobody; what comes from there arrives."""
+    ip("-n", host.space, "neigh", "replace", other.address, "lladdr", "02:00:00:00:00:01", "dev", end, "nud", "permanent")
+
+
+for _what, _cut in (("the link of host-b is down", lambda a, b: ip("-n", b.space, "link", "set", f"{b.space}e", "down")),
+                    ("what host-b sends is lost", lambda a, b: wrong_neighbour(b, f"{b.space}e", a)),
+                    ("what is sent to host-b is lost", lambda a, b: wrong_neighbour(a, f"{a.space}e", b))):
+    @test(f"{_what}: its task ends there before the lease does, and then runs on host-a; never two at once", slow=True, quick=False, init=False)
+    def _(ws, cut=_cut):
+        a, b = two_hosts(ws)
+        url = f"redis://{SERVER}"
+        a.start("redis-server", "--bind", SERVER, "--protected-mode", "no", "--save", "")
+        ws.until(lambda: a.run("redis-cli", "-h", SERVER, "PING").out == "PONG\n", "redis-server")
+        a.run("tasuki", "init").expect(0)
+        (a.dir / "flow.yaml").write_text(FLOW.format(place=ws.path))
+        b.start("tasuki", "worker", "--redis", url, "-j", "1", "--name", "host-b")
+        runner = a.start("tasuki", "run", "flow.yaml", "--redis", url, "--json")
+        ws.until(lambda: (ws.path / "who").exists(), "the task on host-b")
+        cut(a, b)
+        a.start("tasuki", "worker", "--redis", url, "-j", "1", "--name", "host-a")
+        eq(last_document(ws.finish(runner, timeout=120).expect(0))["status"], "DONE", "status")
+        eq((ws.path / "who").read_text().split(), ["host-b", "host-a"], "where it ran")
+        eq((ws.path / "overlaps").exists(), False, "whether two copies ran at once")
 
 
 main(__name__)

@@ -1,5 +1,7 @@
 """Spec 6, "More than one machine": signed specifications, dead letters, passwords in files."""
 
+import os
+import pathlib
 import struct
 
 from flows import last_document, only_run, write_flow
@@ -124,6 +126,47 @@ def _(ws):
         seen = (ws.path / "seen").read_text().splitlines()
         eq([line for line in seen if line.startswith("TASUKI_REDIS")], [], "what a task sees")
         eq([line for line in seen if line.startswith("TASUKI_RUN_ID=")] != [], True, "whether it is a task's environment")
+
+
+def those_with(word, paths):
+    for path in paths:
+        try:
+            if path.is_file() and word in path.read_bytes():
+                yield str(path)
+        except OSError:  # it is gone
+            pass
+
+
+def leaks(ws, redis, word):
+    """Command lines and files that have the word."""
+    lines = [pathlib.Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    files = [pathlib.Path(folder) / name for top in (ws.path, redis.dir) for folder, _, names in os.walk(top) for name in names]
+    return list(those_with(word, lines + files))
+
+
+@test("a password is in no command line, file, log or event of a run, detached or not, whose server is away for a while", slow=True)
+def _(ws):
+    redis, word = Redis(ws), b"open-sesame"
+    word += b"-%d" % redis.port  # nobody else's
+    redis.call("ACL", "SETUSER", "tasuki", "on", f">{word.decode()}", "~tasuki:*", "resetchannels", "+@all", "-@admin")
+    url = redis.url.replace("//", f"//tasuki:{word.decode()}@")
+    redis.worker("-j", "2", "--name", "one", env={"TASUKI_REDIS": url})
+    flow = write_flow(ws, "lease: 1h\ntasks: {t: {run: 'echo x >> up; until test -e go; do sleep 0.05; done'}}\n")
+    runner = ws.spawn("run", flow, "--json", "--concurrent", env=redis.env({"TASUKI_REDIS": url}))
+    ws.tasuki("run", flow, "--detach", "--concurrent", "--redis", url, env={"PATH": redis.env()["PATH"]}).expect(0)
+    ws.until(lambda: (ws.path / "up").exists() and (ws.path / "up").read_text() == "x\nx\n", "two tasks")
+    found = leaks(ws, redis, word)
+    redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    redis.call("ACL", "SETUSER", "tasuki", "off")
+    ws.until(lambda: "Redis" in redis.workers[0].log.read_text(), "the worker's word")
+    redis.call("ACL", "SETUSER", "tasuki", "on")
+    (ws.path / "go").touch()
+    result = ws.finish(runner).expect(0)
+    ws.until(lambda: len(ws.events("run.ended")) == 2, "the end of both")
+    asked = ws.tasuki("doctor", "--json", env=redis.env({"TASUKI_REDIS": url}))
+    told = [asked.out, asked.err, result.out, result.err]
+    eq([text for text in told if word.decode() in text], [], "what was told")
+    eq(found + leaks(ws, redis, word), [], "command lines and files that have it")
 
 
 main(__name__)

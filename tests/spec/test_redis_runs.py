@@ -11,6 +11,7 @@ from agent import Agent  # noqa: E402
 from flows import last_document, only_run, trace, write_flow  # noqa: E402
 from harness.harness import children_of, eq, main, test  # noqa: E402
 from harness.redis import Redis  # noqa: E402
+from http_common import Server  # noqa: E402
 
 DIAMOND = """name: diamond
 lease: 20s
@@ -385,6 +386,22 @@ def _(ws):
     one.wait(60)
     two.wait(60)
     eq(agent.ok("worker_list")["workers"], [], "afterwards")
+
+
+@test("a caller over HTTP names no URL: its run goes to the workers of the configured server, which /metrics has by name")
+def _(ws):
+    redis = Redis(ws)
+    (ws.path / ".aiflow/config.yaml").write_text(f"redis: {{url: '{redis.url}'}}\n")
+    redis.worker("-j", "3", "--name", "one")
+    ws.tasuki("request", "add", "t", "--id", "RQ-1", "--", "sh", "-c", "echo $TASUKI_WORKER >> trace").expect(0)
+    server = Server(ws, env={"PATH": redis.env()["PATH"]})
+    run_id = server.post("/api/requests/RQ-1/run", {}).expect(202).json["run_id"]
+    ws.until(lambda: server.get(f"/api/runs/{run_id}").json["status"] == "DONE", "the end")
+    eq(trace(ws), ["one"], "where it ran")
+    lines = server.get("/metrics").body.decode().splitlines()
+    for line in ('tasuki_worker_places{worker="one"} 3', 'tasuki_worker_tasks{worker="one"} 0'):
+        eq(line in lines, True, f"{line} in {lines}")
+    server.stop()
 
 
 @test("a stopped worker returns its task, which another one executes", slow=True)

@@ -16,6 +16,7 @@ import time
 from flows import journal, last_document, only_run, trace, write_flow
 from harness.harness import children_of, eq, main, test
 from harness.redis import Redis
+from harness.redis_cluster import answers
 from harness.redis_proxy import Proxy
 from harness.redis_tls import certificates, tls_options
 from harness.workspace import Skip, free_port
@@ -27,11 +28,11 @@ FLOW = ("lease: 3s\nflow: " + " >> ".join(CHAIN) + "\ntasks:\n"
         + "".join(f"  {t}: {{run: 'echo {t} >> trace{'; until test -e go; do sleep 0.05; done' if t == 't3' else ''}'}}\n" for t in CHAIN))
 
 
-def begin(ws, redis, url=None, flow=FLOW, env=None):
+def begin(ws, redis, url=None, flow=FLOW, env=None, **options):
     """A run that is in the middle of its chain."""
     more = {**({"TASUKI_REDIS": url} if url else {}), **(env or {})}
     redis.worker("-j", "2", env=more)
-    runner = ws.spawn("run", write_flow(ws, flow), "--json", env=redis.env(more))
+    runner = ws.spawn("run", write_flow(ws, flow), "--json", env=redis.env(more), **options)
     ws.until(lambda: "t3" in trace(ws), "t3")
     return runner
 
@@ -57,6 +58,10 @@ for name, options in (("off", []), ("everysec", ["--appendonly", "yes", "--appen
         redis.start()
         ends_well(ws, runner)
         eq(redis.keys_without_ttl(), [], "keys without a TTL")
+
+
+def says(log, word):
+    return word in log.read_text()
 
 
 def unread_bytes(pid):
@@ -113,17 +118,27 @@ def _(ws):
     ends_well(ws, runner)
 
 
-@test("a Redis whose memory is full: it is said once, and the run goes on when there is room", slow=True)
-def _(ws):
-    redis = Redis(ws, "--maxmemory-policy", "noeviction")
-    runner = begin(ws, redis, flow=FLOW.replace("lease: 3s", "lease: 30s"))
-    redis.call("CONFIG", "SET", "maxmemory", "1")
-    (ws.path / "go").touch()
-    time.sleep(3)
-    eq(runner.poll(), None, "the runner's end")
-    redis.call("CONFIG", "SET", "maxmemory", "0")
-    ends_well(ws, runner)
-    eq(trace(ws), CHAIN, "what ran")
+for _what, _word, _begin, _end in (
+        ("memory is full", "OOM", "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+        ("permission to call the steps is taken away", "NOPERM", "ACL SETUSER default -@scripting", "ACL SETUSER default +@all"),
+        ("replicas are too few", "NOREPLICAS", "CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0")):
+    @test(f"a Redis whose {_what} ({_word}), twice: the runner says it once, the worker each time, and the run goes on", slow=True)
+    def _(ws, word=_word, begins=_begin.split(), ends=_end.split()):
+        redis, said = Redis(ws), ws.path.parent / "said"
+        flow = FLOW.replace("lease: 3s", "lease: 1h").replace("echo t5 >> trace", "echo t5 >> trace; until test -e go-on; do sleep 0.05; done")
+        with open(said, "wb") as file:
+            runner = begin(ws, redis, flow=flow, stderr=file)
+        for times, gate, after in ((1, "go", "t5"), (2, "go-on", "t7")):
+            redis.call(*begins)
+            refused = answers(redis, word)
+            (ws.path / gate).touch()
+            ws.until(lambda: [log.read_text().count(word) for log in (said, redis.workers[0].log)] == [1, times], f"{word}, said by both")
+            ws.until(lambda: answers(redis, word) > refused + 20, "more refusals, also of the end of the task")
+            redis.call(*ends)
+            ws.until(lambda: after in trace(ws), after)
+        ends_well(ws, runner)
+        eq([log.read_text().count(word) for log in (said, redis.workers[0].log)], [1, 2], "how often it was said")
+        eq((trace(ws), ws.events("task.lost")), (CHAIN, []), "what ran, and was lost")
 
 
 @test("a replica is promoted: the run goes on there", slow=True)
@@ -139,6 +154,37 @@ def _(ws):
     replica.call("REPLICAOF", "NO", "ONE")
     ends_well(ws, runner)
     eq(replica.keys_without_ttl(), [], "keys without a TTL")
+
+
+def switch_roles(primary, replica, proxy):
+    """From now on `replica` is the primary, and the proxy's new connections go there; the old ones stay."""
+    proxy.port_behind = replica.port
+    replica.call("REPLICAOF", "NO", "ONE")
+    primary.call("REPLICAOF", "127.0.0.1", replica.port)
+
+
+@test("a primary that lives on as a replica (READONLY) is left: the run goes on at the new one", slow=True)
+def _(ws):
+    primary, replica = Redis(ws), Redis(ws)
+    proxy = Proxy(ws, primary.port)
+    replica.call("REPLICAOF", "127.0.0.1", primary.port)
+    ws.until(lambda: "master_link_status:up" in replica.call("INFO", "replication"), "the replica")
+    runner = begin(ws, primary, proxy.url)
+    switch_roles(primary, replica, proxy)
+    ws.until(lambda: says(primary.workers[0].log, "READONLY"), "the worker's word")
+    ends_well(ws, runner)
+    primary.end_worker(primary.workers[0])  # before its proxy ends
+    eq(replica.keys_without_ttl(), [], "keys without a TTL")
+
+
+@test("a worker without tasks whose primary lives on as a replica (READONLY) is soon known at the new one")
+def _(ws):
+    primary, replica = Redis(ws), Redis(ws)
+    proxy = Proxy(ws, primary.port)
+    worker = primary.worker("-j", "1", env={"TASUKI_REDIS": proxy.url})
+    switch_roles(primary, replica, proxy)
+    ws.until(lambda: any(f".{worker.pid}." in one for one in replica.call("ZRANGE", "tasuki:{pool default}:w", 0, -1)), "the worker there",
+             timeout=120)
 
 
 @test("a password and an ACL user: with them a run works, without them it is refused in words that do not show them")
@@ -202,10 +248,6 @@ def _(ws):
     ends_well(ws, runner)
 
 
-def says(log, word):
-    return word in log.read_text()
-
-
 @test("a server that loads its data (LOADING) is away: the run goes on when it has them", slow=True)
 def _(ws):
     redis = Redis(ws)
@@ -229,6 +271,25 @@ def _(ws):
     ws.until(lambda: says(redis.workers[0].log, "max number of clients"), "the worker's word")
     redis.call("CONFIG", "SET", "maxclients", "100")
     ends_well(ws, runner)
+
+
+@test("TLS: a server that wants a client's certificate gets it from the configuration; without one, and with one of another CA, it is refused")
+def _(ws):
+    folder, port = certificates(ws.path.parent / "tls"), free_port(ws)
+    redis = Redis(ws, *tls_options(folder, port, clients="yes"))
+    flow = write_flow(ws, "tasks: {t: {run: 'echo t >> trace'}}\n")
+    def config(more):
+        (ws.path / ".aiflow/config.yaml").write_text(f"redis: {{url: 'rediss://127.0.0.1:{port}', ca: {folder}/ca.crt{more}}}\n")
+    env = {"PATH": redis.env()["PATH"]}
+    for more in ("", f", cert: {folder}/other.crt, key: {folder}/other.key"):
+        config(more)
+        refused = ws.tasuki("run", flow, env=env)
+        eq((refused.code not in (0, 7), "Redis" in refused.err), (True, True), f"the refusal for '{more}', {refused.err}")
+    config(f", cert: {folder}/server.crt, key: {folder}/server.key")
+    names = {"CA": "ca.crt", "CERT": "server.crt", "KEY": "server.key"}
+    redis.worker("-j", "1", env={"TASUKI_REDIS": f"rediss://127.0.0.1:{port}", **{f"TASUKI_REDIS_{k}": f"{folder}/{v}" for k, v in names.items()}})
+    eq(last_document(ws.tasuki("run", flow, "--json", env=env).expect(0))["status"], "DONE", "status")
+    eq(trace(ws), ["t"], "what ran")
 
 
 CLOCK = r"""#define _GNU_SOURCE
