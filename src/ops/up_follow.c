@@ -107,6 +107,7 @@ struct up_screen {
     struct up_work start, stop;
     int pipe[2];
     bool has_keys, is_stopping, is_left;
+    bool is_behind;       /* in the background of the terminal */
     bool stops_again;     /* Y2 */
     const char **started; /* by this call */
     size_t started_count;
@@ -194,7 +195,7 @@ static void say_first(struct up_screen *screen, const struct up_file *file, cons
 }
 
 /* Those that the stop leaves alone; whose they are is said. Owned. */
-static json_t *stop_spares(struct up_screen *screen)
+static json_t *stop_spares(struct up_screen *screen, bool is_said)
 {
     REGISTRY(reg);
     struct tsk_error ignored; /* the stop itself opens it again and says what is wrong */
@@ -204,15 +205,16 @@ static json_t *stop_spares(struct up_screen *screen)
     for (size_t i = 0; i < screen->started_count; i++)
         json_array_append_new(ids, json_string(screen->started[i]));
     json_t *spared = proc_others_spare(screen->call, &reg, ids, &warning);
-    say_whose(screen, warning);
-    if (json_array_size(spared))
+    if (is_said)
+        say_whose(screen, warning);
+    if (is_said && json_array_size(spared))
         up_say(screen, "up_spared", "", spared);
     return spared;
 }
 
-static void stop_begin(struct up_screen *screen)
+static void stop_begin(struct up_screen *screen, bool is_first)
 {
-    json_t *spared CLEANUP_JSON = stop_spares(screen);
+    json_t *spared CLEANUP_JSON = stop_spares(screen, is_first);
     screen->stop.stop = screen->stopping;
     screen->stop.stops = 0;
     for (size_t i = 0; i < screen->started_count; i++)
@@ -232,7 +234,7 @@ static void up_stop(struct up_screen *screen)
     screen->is_stopping = true;
     screen->stops_again = screen->start.is_active;
     up_say(screen, "up_stopping", "", NULL);
-    stop_begin(screen);
+    stop_begin(screen, true);
 }
 
 /* Most messages name the process; the others get its name in front. */
@@ -313,7 +315,9 @@ static void await_look(struct up_screen *screen)
 static int await_timeout(const struct up_screen *screen)
 {
     int64_t left = screen->awaited_ms + AWAIT_MOMENT_MS - clock_now().boot_ms;
-    return !screen->awaited ? -1 : left > 0 ? (int)left : SECOND_LOOK_MS;
+    if (!screen->awaited)
+        return screen->is_behind ? SECOND_LOOK_MS : -1;
+    return left > 0 && left < SECOND_LOOK_MS ? (int)left : SECOND_LOOK_MS;
 }
 
 /* What has ended, and what follows from it (Y2). */
@@ -328,9 +332,19 @@ static int works_look(struct up_screen *screen, struct tsk_error *err)
     if (screen->stops_again && !screen->stop.is_active && !screen->start.is_active) {
         screen->stops_again = false;
         if (screen->started_count)
-            stop_begin(screen);
+            stop_begin(screen, false);
     }
     return 0;
+}
+
+/* Whether keys come to us now. Not after `bg`, where a read would stop this program; back in front, single keys are taken again. */
+static bool screen_has_keys(struct up_screen *screen)
+{
+    bool was_behind = screen->is_behind;
+    screen->is_behind = screen->has_keys && tcgetpgrp(STDIN_FILENO) != getpgrp();
+    if (was_behind && !screen->is_behind)
+        screen->has_keys = screen->call->take_keys(screen->call, true);
+    return screen->has_keys && !screen->is_behind;
 }
 
 static void take_input(struct up_screen *screen, struct pollfd fds[2])
@@ -342,10 +356,8 @@ static void take_input(struct up_screen *screen, struct pollfd fds[2])
         if (text[i] == 'i')
             up_stop(screen);
     }
-    bool is_in_front =
-        screen->has_keys && tcgetpgrp(STDIN_FILENO) == getpgrp(); /* not after `bg`: a read would stop it again */
-    len = is_in_front && fds[1].revents ? read(STDIN_FILENO, text, sizeof text) : -1;
-    if (len == 0)
+    len = fds[1].revents && screen_has_keys(screen) ? read(STDIN_FILENO, text, sizeof text) : -1;
+    if (len == 0 || (len < 0 && fds[1].revents & (POLLHUP | POLLERR | POLLNVAL)))
         screen->has_keys = false;
     for (ssize_t i = 0; i < len; i++)
         screen->is_left = screen->is_left || text[i] == 'd';
@@ -377,7 +389,7 @@ static int screen_run(struct up_screen *screen, struct tsk_error *err)
         if (tails_have_ended(&screen->tails))
             return 0;
         struct pollfd fds[] = {{.fd = screen->pipe[0], .events = POLLIN},
-                               {.fd = screen->has_keys ? STDIN_FILENO : -1, .events = POLLIN}};
+                               {.fd = screen_has_keys(screen) ? STDIN_FILENO : -1, .events = POLLIN}};
         tails_wait(&screen->tails, fds, 2, await_timeout(screen));
         take_input(screen, fds);
     }

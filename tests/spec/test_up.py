@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from who_common import client  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
-from harness.processes import Processes, command_line_of, descendants_of  # noqa: E402
+from harness.processes import Processes, command_line_of, descendants_of, state_of  # noqa: E402
 from harness.screen import Screen, golden, tasuki_screen  # noqa: E402
 
 PROCFILE = """# three servers
@@ -786,6 +786,39 @@ def _(ws):
     text = screen.until_text("stopped")
     assert " icanon" in text and " echo " in text, text
     screen.type("go\n")
+    screen.keys("d")
+    screen.until_text("Detached", "over")
+    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
+    ws.tasuki("down").expect(0)
+
+
+@test("Ctrl-Z has no effect where nobody could continue the command")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", PROCFILE)
+    screen = tasuki_screen(ws, "up")  # as with `ssh -t host tasuki up`: no shell
+    screen.until_text("! db", "| web on")
+    screen.keys("C-z", "d")
+    screen.until_text("Detached")
+    eq(screen.ended(), 0, "exit code")
+    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
+    ws.tasuki("down").expect(0)
+
+
+@test("after bg, what is typed is the shell's and costs nothing; after fg, d detaches as before")
+def _(ws):
+    p = Processes(ws)
+    write(ws, "Procfile", PROCFILE)
+    screen = Screen(ws, ["sh", "-mc", f"{ws.binary} up; echo stopped; bg; until test -e go; do sleep 0.05; done; read line; echo got $line; fg; echo over"])
+    screen.until_text("! db", "| web on")
+    screen.keys("C-z")
+    screen.until_text("stopped")
+    up = next(pid for pid in descendants_of(os.getpid()) if command_line_of(pid)[1:2] == ["up"])
+    screen.type("mine\n")
+    screen.until_text("mine")
+    ws.until(lambda: all(state_of(up) == "S" for _ in range(50)), "it sleeps beside a line that it does not read")
+    (ws.path / "go").touch()
+    screen.until_text("got mine")
     screen.keys("d")
     screen.until_text("Detached", "over")
     eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
