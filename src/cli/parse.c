@@ -461,6 +461,12 @@ static const char *correct_word(struct buf *b, const char *word, const char *wro
     return is_option || is_value ? buf_str(b) : NULL;
 }
 
+/* What somebody must mean: no proposed command has it unless it was typed. */
+static bool gives_consent(const char *option)
+{
+    return strcmp(option, "--yes") == 0 || strcmp(option, "--force") == 0 || strcmp(option, "--kill") == 0;
+}
+
 /* The command as it was typed, with the option or the value that is near what was written. A value of few letters is near too
  * many, and a word that stands there twice may be the right one once. */
 static void propose_corrected(const struct op *op, char **words, int count, struct tsk_error *err)
@@ -470,7 +476,7 @@ static void propose_corrected(const struct op *op, char **words, int count, stru
     struct buf line CLEANUP(buf_clear) = BUF_INIT, right CLEANUP(buf_clear) = BUF_INIT;
     int found = 0;
     bool is_over = false;
-    if (!near || !wrong || (!option && strlen(wrong) < VALUE_MIN))
+    if (!near || !wrong || (!option && strlen(wrong) < VALUE_MIN) || (option && gives_consent(near)))
         return;
     for (int i = 0; i < count; i++) {
         struct buf quoted CLEANUP(buf_clear) = BUF_INIT;

@@ -181,6 +181,7 @@ def _(ws):
                          (["up", "-d"], "up --detach"), (["queue", "add", "--titel", "x y", "--", "sleep", "1"], "queue add --title 'x y' -- sleep 1"),
                          (["runs", "list", "--status", "failed"], "runs list --status FAILED"), (["run", "f.yaml", "--on-conflict=afetr"], "run f.yaml --on-conflict=after"),
                          (["queue", "run", "--output", "liv"], "queue run --output live"), (["--root", ws.path, "runs", "list", "--limt", "3"], f"--root {ws.path} runs list --limit 3"),
+                         (["proc", "stop", "web", "-y"], "proc stop --help"), (["lock", "acquire", "name", "x", "--forc"], "lock acquire --help"),  # a yes is the caller's own
                          (["queue", "add", "--nothing", "--", "x", "--nothing"], "queue add --help"), (["request", "add", "t", "--priority", "P9"], "request add --help")):
         refused = ws.tasuki(*words).expect(2).err
         eq(refused.split("next      ")[1:], [f"tasuki {right}\n"], (words, refused))
