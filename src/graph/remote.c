@@ -456,6 +456,13 @@ static void take_end(struct runner *runner, struct running *slot, struct parcel 
         task_judge(runner, slot);
 }
 
+static void say_problem(const struct runner *runner, const char *key, const char *why)
+{
+    struct tsk_error err;
+    error_set(&err, TSK_ENVIRONMENT, key, "run", runner->run.id, "reason", why, NULL);
+    log_problem(&err);
+}
+
 /* R2. */
 static void take_lost(struct runner *runner, struct running *slot, const char *why, const char *worker)
 {
@@ -464,6 +471,9 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
     bool is_sure = strcmp(why, "unsure") != 0, has_begun = strcmp(why, LOST_VERSION) != 0;
     slot->remote.takeovers += is_sure && has_begun;
+    if (!has_begun && !runner->remote.has_said_version)
+        say_problem(runner, "remote_version", worker);
+    runner->remote.has_said_version = runner->remote.has_said_version || !has_begun;
     if (is_sure)
         runner_fact(runner, "task.lost", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
@@ -485,13 +495,6 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
 static void complete_stopped(struct runner *runner, struct running *slot)
 {
     task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
-}
-
-static void say_problem(const struct runner *runner, const char *key, const char *why)
-{
-    struct tsk_error err;
-    error_set(&err, TSK_ENVIRONMENT, key, "run", runner->run.id, "reason", why, NULL);
-    log_problem(&err);
 }
 
 /* `others`: where workers are that another prefix or pool separates from this run. */

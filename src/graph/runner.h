@@ -134,6 +134,7 @@ struct remote {
     size_t in_at;
     int64_t places;              /* of all workers; -1: not known */
     char away[256];              /* why the link cannot reach the server; "": it can */
+    bool has_said_version;       /* that a worker of another version returned a task */
     char files[SHA256_HEX_SIZE]; /* the hash of what travels with it; "": nothing */
     char commit[COMMIT_MAX];     /* that is checked out here; "": not known */
 };

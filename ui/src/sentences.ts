@@ -103,6 +103,8 @@ function runSentence(event: TrailEvent): Sentence | null {
         exit: exitWord({ ...data, status: -1 }),
       });
     }
+    case "task.lost":
+      return sentence("lost", "warn", data["why"] === "version" ? "event.task.returned" : "event.task.lost", task, { flow });
     case "task.failed":
       return sentence("cross", "bad", "event.task.failed", task, { flow, exit: exitWord({ ...data, status: -1 }) });
     case "task.asked":
@@ -180,7 +182,6 @@ const plain: Record<string, [GlyphName, Tone, (event: TrailEvent) => string]> = 
   "run.pending": ["ring", "dim", waiting],
   "run.pending_dropped": ["slashed", "dim", waiting],
   "run.other_commit": ["triangle", "warn", (event) => text(event.data["worker"])],
-  "task.lost": ["lost", "warn", (event) => text(event.task_id)],
   "queue.interrupted": ["bolt", "warn", () => t("queue")],
   "request.edited": ["pencil", "dim", request],
   "request.again": ["again", "dim", request],
