@@ -217,7 +217,8 @@ static void put_error(struct buf *b, const struct cli_options *options, const js
     int64_t at;
     const char *error = json_get_string(process, "error", NULL),
                *next = json_get_string(process, "next_start_at", NULL);
-    if (error && options->lang != LANG_EN) /* the record's own words are English */
+    /* The record's own words are English; why an exit is unknown is only in them. */
+    if (error && options->lang != LANG_EN && json_is_object(json_object_get(process, "raw_status")))
         proc_end_put(&line, options->lang, process);
     if (error)
         cli_put_said(b, options, stdout, "label_error", line.len ? buf_str(&line) : error);

@@ -134,7 +134,8 @@ static bool has_life_lock(struct holder *h, pid_t pid)
 }
 
 /* The session that the adopted child began. Its number is not used again as long as it has members. Nobody watches these when the child
- * has ended and no stop is in progress: a later session of that number, whose leader is dead too, belongs to others. */
+ * has ended and no stop is in progress: a later session of that number, whose leader is dead too, belongs to others. The price: what was
+ * forked after the child's end, without our variables and our descriptor, is not found. */
 static bool has_session(const struct holder *h, const char *line)
 {
     char leader[STAT_SIZE];

@@ -8,6 +8,8 @@
 #include <time.h>
 
 enum { SERIES_MAX = 512, TYPES_MAX = 128 };
+/* A question to Redis takes milliseconds, or some seconds where it cannot be reached: then it is not asked for each scrape. */
+enum { WORKERS_SLOW_MS = 1000, WORKERS_LATER_MS = 60000 };
 
 /* Upper ends of the latencies' classes. */
 static const int64_t classes_us[] = {100,   250,   500,    1000,   2500,    5000,    10000,
@@ -30,6 +32,8 @@ struct http_stats {
     uint64_t latency[CLASSES + 1];
     int64_t latency_us;
     unsigned connections, streams; /* as the loop last said */
+    struct buf workers;            /* what was last said of them, until */
+    int64_t workers_until_ms;      /* on the boot clock */
 };
 
 struct http_stats *stats_new(void)
@@ -42,6 +46,7 @@ struct http_stats *stats_new(void)
 void stats_free(struct http_stats *stats)
 {
     pthread_mutex_destroy(&stats->mutex);
+    buf_clear(&stats->workers);
     free(stats);
 }
 
@@ -218,6 +223,33 @@ static void put_workers(struct buf *b, const json_t *workers, const char *key, c
     }
 }
 
+static void put_all_workers(struct http_job *job, struct buf *b)
+{
+    struct http_stats *stats = job->server->stats;
+    int64_t began_ms = clock_now().boot_ms;
+    pthread_mutex_lock(&stats->mutex);
+    bool is_known = began_ms < stats->workers_until_ms;
+    if (is_known)
+        buf_put(b, stats->workers.data, stats->workers.len);
+    pthread_mutex_unlock(&stats->mutex);
+    if (is_known)
+        return;
+    size_t from = b->len;
+    json_t *answer CLEANUP_JSON = stats_ask(job, "workers.list");
+    const json_t *workers = json_object_get(answer, "workers");
+    put_workers(b, workers, "places", "tasuki_worker_places", "Tasks that a worker executes at a time, at most.");
+    put_workers(b, workers, "tasks", "tasuki_worker_tasks",
+                "Tasks that a worker executed when it last gave a sign of life.");
+    int64_t now_ms = clock_now().boot_ms;
+    if (now_ms - began_ms < WORKERS_SLOW_MS)
+        return;
+    pthread_mutex_lock(&stats->mutex);
+    buf_reset(&stats->workers);
+    buf_put(&stats->workers, b->data + from, b->len - from);
+    stats->workers_until_ms = now_ms + WORKERS_LATER_MS;
+    pthread_mutex_unlock(&stats->mutex);
+}
+
 void stats_job(struct http_job *job)
 {
     struct buf *b = &job->body;
@@ -234,11 +266,7 @@ void stats_job(struct http_job *job)
         if (strcmp(gauges[i].list, "runs") == 0)
             put_tasks(b, list);
     }
-    json_t *redis CLEANUP_JSON = stats_ask(job, "workers.list");
-    const json_t *workers = json_object_get(redis, "workers");
-    put_workers(b, workers, "places", "tasuki_worker_places", "Tasks that a worker executes at a time, at most.");
-    put_workers(b, workers, "tasks", "tasuki_worker_tasks",
-                "Tasks that a worker executed when it last gave a sign of life.");
+    put_all_workers(job, b);
     pthread_mutex_lock(&stats->mutex);
     put_counters(b, stats);
     pthread_mutex_unlock(&stats->mutex);

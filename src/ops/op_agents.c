@@ -244,6 +244,8 @@ static int add_runs_held(struct scene *scene, struct tsk_error *err)
     if (rundir_list_open(scene->call->ws, &open, err) < 0)
         return -1;
     json_each (open, i, id) {
+        if (i == OVERVIEW_RUNS)
+            break;
         json_t *stage CLEANUP_JSON = overview_stage(scene->call->ws, json_string_value(id));
         const char *at = json_get_string(stage, "started_at", NULL);
         if (!stage || !json_text_is(stage, "status", "RUNNING"))

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RUNS_OPEN_SHOWN = 200, RUNS_OVER_SHOWN = 5, REQUESTS_SHOWN = 30, WORKFLOWS_SHOWN = 30 };
+enum { RUNS_OVER_SHOWN = 5, REQUESTS_SHOWN = 30, WORKFLOWS_SHOWN = 30 };
 enum { LAST_LINE_TASKS = 8, LAST_LINE_MAX = 400 };
 
 /* ---- runs ----------------------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ static int add_open_runs(struct op_call *call, json_t *runs, json_t *seen, json_
         return -1;
     json_each (marked, i, id) {
         json_t *stage CLEANUP_JSON =
-            json_array_size(runs) < RUNS_OPEN_SHOWN ? overview_stage(call->ws, json_string_value(id)) : NULL;
+            json_array_size(runs) < OVERVIEW_RUNS ? overview_stage(call->ws, json_string_value(id)) : NULL;
         if (stage && stage_is_open(stage)) {
             json_array_append_new(runs, overview_run(call, stage));
             add_questions(stage, questions);
@@ -164,7 +164,7 @@ static int add_runs(struct op_call *call, struct run_names *names, json_t *answe
     json_object_set_new(answer, "questions", questions);
     if (add_open_runs(call, runs, seen, questions, err) < 0)
         return -1;
-    for (size_t i = 0; i < RUNS_OPEN_SHOWN && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
+    for (size_t i = 0; i < OVERVIEW_RUNS && json_array_size(over) < RUNS_OVER_SHOWN; i++) {
         const char *id = run_names_next(names);
         json_t *stage CLEANUP_JSON = !id || json_object_get(seen, id) ? NULL : stage_or_broken(call, id);
         if (stage)

@@ -6,7 +6,8 @@
 
 /* {version root state time event_id locks processes runs questions confirmations requests queue workflows}; owned. Runs: those that run, wait or were interrupted, and the
  * newest of the others; requests: those that are not done, in the queue's order. */
-#define OVERVIEW_BRIEF 50 /* processes, for a caller that pays for every byte */
+#define OVERVIEW_BRIEF 50  /* processes, for a caller that pays for every byte */
+#define OVERVIEW_RUNS  200 /* that continue or wait, the newest */
 
 /* In the state directory: the last full report of doctor that a client of the server asked for. `examined_at` is its time. */
 #define DOCTOR_REPORT_FILE "doctor.json"

@@ -17,7 +17,7 @@ export const past = new Promise<void>((done) => (pastIsRead = done));
 /** Each event once: an answer and the stream may both have it. */
 function joined(older: TrailEvent[], newer: TrailEvent[]): TrailEvent[] {
   const ids = new Set(newer.map((one) => one.id));
-  return [...older.filter((one) => !ids.has(one.id)), ...newer].slice(-KEPT_MAX);
+  return [...older.filter((one) => !ids.has(one.id)), ...newer].sort((a, b) => a.id - b.id).slice(-KEPT_MAX);
 }
 
 function flush(): void {
