@@ -5,7 +5,7 @@
 
 A suite is a program that prints TAP: the unit tests and examples' tests of the build directory, tests/checks/*, and
 tests/{spec,crash,browser,storm}/test_*.py. FILTER: only suites whose path contains one (`storm`, `spec/test_cli`). Two suites
-per processor run at a time, because most of them wait; the storm runs alone, because it wants the machine for itself. A suite
+per processor run at a time, because most of them wait; the storms come last, one per processor, because they do not. A suite
 that prints no test, stops before its plan is fulfilled or crashes counts as a failed test.
 """
 
@@ -31,11 +31,11 @@ PLAN = re.compile(r"^1\.\.(\d+)(\s+# SKIP\b.*)?")
 
 
 class Suite:
-    def __init__(self, name, argv, takes_options=False, alone=False):
+    def __init__(self, name, argv, takes_options=False, is_storm=False):
         self.name = name
         self.argv = argv
         self.takes_options = takes_options
-        self.alone = alone
+        self.is_storm = is_storm
 
 
 class Outcome:
@@ -99,7 +99,7 @@ def find_suites(build):
             suites.append(Suite(f"checks/{path.name}", [path]))
     for folder in ("spec", "examples", "crash", "browser", "storm"):
         for path in sorted((TESTS / folder).glob("test_*.py")):
-            suites.append(Suite(f"{folder}/{path.name}", [sys.executable, path], True, alone=folder == "storm"))
+            suites.append(Suite(f"{folder}/{path.name}", [sys.executable, path], True, is_storm=folder == "storm"))
     return suites
 
 
@@ -149,12 +149,13 @@ def main():
         sys.exit(f"no suite's name contains {' or '.join(options.filters)!r}")
     cores = os.cpu_count() or 1
     jobs = options.jobs or 2 * cores
-    alone = [s for s in suites if s.alone and not options.quick]
-    beside = [s for s in suites if s not in alone]
+    storms = [s for s in suites if s.is_storm and not options.quick]
+    beside = [s for s in suites if s not in storms]
     beside = longest_first(beside, options.build) if options.quick else folders_first(beside, "crash/", "browser/", "checks/")
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(lambda s: run_suite(s, options), beside))
-    outcomes += [run_suite(s, options) for s in alone]
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        outcomes += list(pool.map(lambda s: run_suite(s, options), storms))
     remember_seconds(outcomes, options)
     sys.exit(summarize(outcomes))
 
