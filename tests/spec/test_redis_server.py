@@ -5,6 +5,7 @@ import ctypes
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -197,7 +198,8 @@ def _(ws):
     for url in (f"redis://{place}", f"redis://:wrong-word@{place}", f"redis://tasuki:wrong-word@{place}"):
         refused = ws.tasuki("run", flow, env=redis.env({"TASUKI_REDIS": url}))
         eq(refused.code not in (0, 7), True, f"exit code for {url}")
-        eq("refuses the login" in refused.err and "password_file" in refused.err, True, f"the reason and the remedy in {refused.err}")
+        said = re.search(r"Redis at (\S+) refuses the login: (NOAUTH|WRONGPASS) .*password_file", refused.err)
+        eq(said and place in said[1], True, f"the server, the reason and the remedy in {refused.err}")
         eq(".." in refused.err, False, f"whether a sentence ends twice in {refused.err}")
         eq("wrong-word" in refused.err + refused.out, False, "whether the password is shown")
     for url in (f"redis://:open-up@{place}", f"redis://tasuki:sesame@{place}"):
