@@ -463,6 +463,17 @@ static void say_problem(const struct runner *runner, const char *key, const char
     log_problem(&err);
 }
 
+/* Once: such a worker returns each task again. */
+static void say_version(struct runner *runner, const char *worker)
+{
+    struct tsk_error err;
+    error_set(&err, TSK_ENVIRONMENT, "remote_version", "run", runner->run.id, "worker", worker, NULL);
+    error_add_next(&err, "tasuki workers list --redis %s", runner->options.remote_shown);
+    if (!runner->remote.has_said_version)
+        log_problem(&err);
+    runner->remote.has_said_version = true;
+}
+
 /* R2. */
 static void take_lost(struct runner *runner, struct running *slot, const char *why, const char *worker)
 {
@@ -471,9 +482,8 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
     bool is_sure = strcmp(why, "unsure") != 0, has_begun = strcmp(why, LOST_VERSION) != 0;
     slot->remote.takeovers += is_sure && has_begun;
-    if (!has_begun && !runner->remote.has_said_version)
-        say_problem(runner, "remote_version", worker);
-    runner->remote.has_said_version = runner->remote.has_said_version || !has_begun;
+    if (!has_begun)
+        say_version(runner, worker);
     if (is_sure)
         runner_fact(runner, "task.lost", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
@@ -490,11 +500,6 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     } else {
         task_interrupted(runner, slot, on_interrupt);
     }
-}
-
-static void complete_stopped(struct runner *runner, struct running *slot)
-{
-    task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
 }
 
 /* `others`: where workers are that another prefix or pool separates from this run. */
@@ -522,7 +527,7 @@ static void take_about_slot(struct runner *runner, const char *what, struct parc
     else if (strcmp(what, "end") == 0)
         take_end(runner, slot, words);
     else if (strcmp(what, "gone") == 0)
-        complete_stopped(runner, slot);
+        task_complete(runner, slot, OUTCOME_STOPPED, -1, NULL, NULL);
     else if (strcmp(what, "lost") == 0) {
         const char *why = parcel_text(&words);
         take_lost(runner, slot, why, parcel_text(&words));

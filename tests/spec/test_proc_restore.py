@@ -67,7 +67,10 @@ def _(ws):
         start_in_namespace(p, id)
         state = p.status(id)
         eq(state["state_name"], "Failed", id)
-        assert "exit status unknown" in state["state"]["Failed"]["error"], state
+        error = state["state"]["Failed"]["error"]
+        assert "exit status unknown" in error, state
+        for lang in ("ja", "zh"):
+            assert error in " ".join(ws.tasuki("--lang", lang, "proc", "status", id).out.split()), f"the reason in {lang}"
         eq(p.history(id, "started")[1:], [], "nothing was started on this side")
     restore(p)
     p.one_copy_runs("auto", p.status("auto"))

@@ -2,6 +2,7 @@
 that has no room on its disk."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -150,7 +151,10 @@ def _(ws):
     ws.until(lambda: "is of another version" in old.log.read_text(), "the word of the old worker")
     ws.until(lambda: ws.events("task.lost"), "what was returned")
     redis.worker("-j", "1", "--name", "new")
-    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    result = ws.finish(runner).expect(0)
+    eq(last_document(result)["status"], "DONE", "status")
+    said = re.findall(r"tasuki: old\.\S+ cannot execute the tasks of RUN-.*\n +next +tasuki workers list --redis", result.err)
+    eq(len(said), 1, f"how often the runner names the worker, and where to look, in {result.err}")
     eq(trace(ws), ["new"], "where it ran")
     eq({(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")}, {("version", 0)}, "why it was returned, and how often it was lost")
 

@@ -776,42 +776,45 @@ def _(ws):
     eq(states(p), {"web": "Stopped", "db": "Stopped"}, "afterwards")
 
 
-@test("Ctrl-Z gives the terminal back; after fg, d detaches as before")
-def _(ws):
-    p = Processes(ws)
+def stopped_up(ws, rest):
+    """`up` below a shell, stopped by Ctrl-Z; the shell continues with `rest`."""
     write(ws, "Procfile", PROCFILE)
-    screen = Screen(ws, ["sh", "-mc", f"{ws.binary} up; stty -a; echo stopped; read go; fg; echo over"])
+    screen = Screen(ws, ["sh", "-mc", f"{ws.binary} up; {rest}; fg; echo over"])
     screen.until_text("! db", "| web on")
     screen.keys("C-z")
+    return screen
+
+
+def detach(ws, screen, *texts):
+    """`d` leaves everything running."""
+    screen.keys("d")
+    screen.until_text("Detached", *texts)
+    eq(states(Processes(ws)), {"web": "Running", "db": "Running"}, "afterwards")
+    ws.tasuki("down").expect(0)
+
+
+@test("Ctrl-Z gives the terminal back; after fg, d detaches as before")
+def _(ws):
+    screen = stopped_up(ws, "stty -a; echo stopped; read go")
     text = screen.until_text("stopped")
     assert " icanon" in text and " echo " in text, text
     screen.type("go\n")
-    screen.keys("d")
-    screen.until_text("Detached", "over")
-    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
-    ws.tasuki("down").expect(0)
+    detach(ws, screen, "over")
 
 
 @test("Ctrl-Z has no effect where nobody could continue the command")
 def _(ws):
-    p = Processes(ws)
     write(ws, "Procfile", PROCFILE)
     screen = tasuki_screen(ws, "up")  # as with `ssh -t host tasuki up`: no shell
     screen.until_text("! db", "| web on")
-    screen.keys("C-z", "d")
-    screen.until_text("Detached")
+    screen.keys("C-z")
+    detach(ws, screen)
     eq(screen.ended(), 0, "exit code")
-    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
-    ws.tasuki("down").expect(0)
 
 
 @test("after bg, what is typed is the shell's and costs nothing; after fg, d detaches as before")
 def _(ws):
-    p = Processes(ws)
-    write(ws, "Procfile", PROCFILE)
-    screen = Screen(ws, ["sh", "-mc", f"{ws.binary} up; echo stopped; bg; until test -e go; do sleep 0.05; done; read line; echo got $line; fg; echo over"])
-    screen.until_text("! db", "| web on")
-    screen.keys("C-z")
+    screen = stopped_up(ws, "echo stopped; bg; until test -e go; do sleep 0.05; done; read line; echo got $line")
     screen.until_text("stopped")
     up = next(pid for pid in descendants_of(os.getpid()) if command_line_of(pid)[1:2] == ["up"])
     screen.type("mine\n")
@@ -819,10 +822,7 @@ def _(ws):
     ws.until(lambda: all(state_of(up) == "S" for _ in range(50)), "it sleeps beside a line that it does not read")
     (ws.path / "go").touch()
     screen.until_text("got mine")
-    screen.keys("d")
-    screen.until_text("Detached", "over")
-    eq(states(p), {"web": "Running", "db": "Running"}, "afterwards")
-    ws.tasuki("down").expect(0)
+    detach(ws, screen, "over")
 
 
 @test("the end of the terminal leaves everything running")
