@@ -396,7 +396,15 @@ static void scope_count_down(struct plan *plan, uint32_t scope, struct plan_out 
 
 void plan_self_ended(struct plan *plan, uint32_t node, struct plan_out *out)
 {
-    atomic_fetch_and(node_state(plan, node), ~(STATE_SELF | STATE_DONE));
+    _Atomic uint64_t *state = node_state(plan, node);
+    uint64_t old = atomic_load(state), new;
+    do {
+        new = old & ~(STATE_SELF | STATE_DONE | STATE_ASKED | STATE_ASKED_NEXT);
+        if (old & STATE_ASKED_NEXT)
+            new |= STATE_ASKED;
+        if (old & STATE_PASSED) /* it has not run: the next time is the first one */
+            new &= ~(STATE_AGAIN | STATE_PASSED);
+    } while (!atomic_compare_exchange_weak(state, &old, new));
     token_send(plan, node, TOKEN_SEND_SKIP, out);
 }
 
@@ -491,6 +499,15 @@ static void raise_behind(struct plan *plan, uint32_t target)
     plan_out_clear(&todo);
 }
 
+/* While the node waits for its turn, or has it, somebody asks for one more: the turn that it has keeps its condition. */
+static void node_ask(struct plan *plan, uint32_t node)
+{
+    _Atomic uint64_t *state = node_state(plan, node);
+    uint64_t old = atomic_load(state);
+    while (!atomic_compare_exchange_weak(state, &old, old | (old & STATE_SELF ? STATE_ASKED_NEXT : STATE_ASKED)))
+        ;
+}
+
 int plan_activate(struct plan *plan, uint32_t by, uint32_t target, struct plan_out *out, struct tsk_error *err)
 {
     char a[GRAPH_NAME_MAX], b[GRAPH_NAME_MAX];
@@ -503,7 +520,7 @@ int plan_activate(struct plan *plan, uint32_t by, uint32_t target, struct plan_o
         return -1;
     }
     raise_behind(plan, target);
-    atomic_fetch_or(node_state(plan, target), STATE_ASKED);
+    node_ask(plan, target);
     pthread_mutex_unlock(&plan->mutex);
     token_send(plan, target, TOKEN_SEND_OK, out);
     return 0;

@@ -41,15 +41,16 @@ enum outcome {
 
 /* The word of a node, from the lowest bit: edges that are not resolved, OK tokens, then flags. Only for plan.c and for the
  * short cuts at the end of this header. */
-#define STATE_PENDING 0xffffffffull
-#define STATE_OK_ONE  (1ull << 32)
-#define STATE_OK      (((1ull << 26) - 1) << 32)
-#define STATE_PASSED  (1ull << 58) /* it was passed over, and has not run */
-#define STATE_AGAIN   (1ull << 59) /* it has run before; with SELF: the next time */
-#define STATE_ASKED   (1ull << 60) /* somebody asked for it by name */
-#define STATE_SELF    (1ull << 61) /* P2: activated again while busy; one of `pending` is its own end */
-#define STATE_DONE    (1ull << 62)
-#define STATE_FAILED  (1ull << 63) /* a predecessor failed; with DONE also: it was stopped */
+#define STATE_PENDING    0xffffffffull
+#define STATE_OK_ONE     (1ull << 32)
+#define STATE_OK         (((1ull << 25) - 1) << 32)
+#define STATE_ASKED_NEXT (1ull << 57) /* with SELF: somebody asked by name for the next time */
+#define STATE_PASSED     (1ull << 58) /* it was passed over, and has not run */
+#define STATE_AGAIN      (1ull << 59) /* it has run before; with SELF: the next time */
+#define STATE_ASKED      (1ull << 60) /* somebody asked by name for this time */
+#define STATE_SELF       (1ull << 61) /* P2: activated again while busy; one of `pending` is its own end */
+#define STATE_DONE       (1ull << 62)
+#define STATE_FAILED     (1ull << 63) /* a predecessor failed; with DONE also: it was stopped */
 /* An OK token adds one OK and takes one from pending: one addition. */
 #define STATE_TOKEN_OK (STATE_OK_ONE - 1)
 
@@ -178,7 +179,7 @@ uint32_t plan_cycles(const struct plan *plan, uint32_t node);
 bool plan_is_over_cycles(const struct plan *plan, uint32_t node);
 /* When the run has ended: how often the node, a task, was executed. */
 uint32_t plan_executions(const struct plan *plan, uint32_t node);
-/* Whether the node was asked for by name (plan_activate), so that its condition does not count. */
+/* Whether this turn of the node was asked for by name (plan_activate), so that its condition does not count. */
 bool plan_is_asked(const struct plan *plan, uint32_t node);
 
 static inline bool plan_is_stopped(const struct plan *plan, uint32_t scope)

@@ -66,23 +66,6 @@ static int start_ready(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
-/* What only others ask for ends before anything runs. If it waited for a free place, and somebody asked for it meanwhile, it would run
- * in its own turn and then once more. */
-static void runner_pass_over_unasked(struct runner *runner)
-{
-    struct claim claim;
-    for (uint32_t i = 0; i < runner->flow->tasks.count; i++) {
-        const struct flow_task *task = flow_task(runner->flow, i);
-        if (!task->never_starts || !memory_claim_node(runner->memory, task->node, &claim))
-            continue;
-        enum pass why = task_passes(runner, &claim);
-        if (why == PASS_NOT)
-            memory_give_back(runner->memory, &claim);
-        else
-            runner_pass_over(runner, &claim, why);
-    }
-}
-
 static void tell_cancelling(struct runner *runner, const struct tsk_error *why)
 {
     struct buf message CLEANUP(buf_clear) = BUF_INIT;
@@ -289,7 +272,6 @@ int runner_execute(struct runner *runner, json_t **ret_stage, struct tsk_error *
     if (runner->parallel_wanted)
         json_object_set_new(about, "parallel_wanted", json_integer((json_int_t)runner->parallel_wanted));
     runner_fact(runner, "run.started", runner->run.id, NULL, about, true);
-    runner_pass_over_unasked(runner);
     if (runner_loop(runner, err) == 0 && runner_finish(runner, ret_stage, err) == 0)
         return 0;
     /* The journal cannot be written: the tasks die with us, resume continues. Or what is out was left there (R6 in remote.h). */

@@ -171,6 +171,29 @@ def _(ws):
         (ws.path / "trace").unlink()
 
 
+def asking(words, when):
+    """a asks for fix, which is ready from the beginning on; b comes after a."""
+    return (f"tasks:\n  a: {{run: '{NOTE}; tasuki task {words}'}}\n  b: {{run: '{NOTE}', needs: [a]}}\n"
+            f"  fix: {{run: '{NOTE}', when: '{when}'}}\n")
+
+
+@test("rule 7: a task whose condition is false runs once if another one asks for it, also while it still waits for a place")
+def _(ws):
+    for words, when in (("next fix", "x == 1"), ("next fix", "never"), ("next fix --goto", "x == 1")):
+        for places in ("1", "2"):
+            run_flow(ws, asking(words, when), "-j", places)
+            eq((trace(ws).count("fix"), trace(ws).count("b")), (1, "goto" not in words), f"{words}, {when}, {places} at a time")
+            (ws.path / "trace").unlink()
+
+
+@test("rule 7: a task whose condition holds has its own turn and the one that another task asks for")
+def _(ws):
+    for places in ("1", "2"):
+        run_flow(ws, asking("next fix", "x != 1"), "-j", places)
+        eq(trace(ws).count("fix"), 2, f"{places} at a time")
+        (ws.path / "trace").unlink()
+
+
 @test("rule 7: goto back repeats what lies between")
 def _(ws):
     run_flow(ws, flow("a >> b >> c", b=f"{NOTE}; test -e once || {{ touch once; tasuki task next a --goto; }}"))
