@@ -5,8 +5,8 @@
 
 A suite is a program that prints TAP: the unit tests and examples' tests of the build directory, tests/checks/*, and
 tests/{spec,crash,browser,storm}/test_*.py. FILTER: only suites whose path contains one (`storm`, `spec/test_cli`). Two suites
-per processor run at a time, because most of them wait; the storms come last, one per processor, because they do not. A suite
-that prints no test, stops before its plan is fulfilled or crashes counts as a failed test.
+per processor run at a time, four with --quick, because most of them wait; the storms come last, one per processor, because they
+do not. A suite that prints no test, stops before its plan is fulfilled or crashes counts as a failed test.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def find_suites(build):
 
 
 def run_suite(suite, options):
-    env = dict(os.environ, TASUKI_BUILD=str(options.build), PYTHONPATH=str(TESTS), PYTHONDONTWRITEBYTECODE="1")
+    env = dict(os.environ, TASUKI_BUILD=str(options.build), PYTHONPATH=str(TESTS), PYTHONPYCACHEPREFIX=str(options.build / "pycache"))
     argv = [str(a) for a in suite.argv]
     if suite.takes_options:
         argv += ["--quick"] * options.quick + ["--medium"] * options.medium + ["--long"] * options.long
@@ -141,14 +141,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="only the quick tests, for the edit loop")
     parser.add_argument("--medium", action="store_true", help="only what takes seconds, for the sanitizers")
     parser.add_argument("--long", action="store_true", help="the long ones as well, without a deadline")
-    parser.add_argument("--jobs", type=int, default=0, help="suites at a time (two per processor)")
+    parser.add_argument("--jobs", type=int, default=0, help="suites at a time (two per processor, with --quick four)")
     parser.add_argument("filters", nargs="*", default=[""])
     options = parser.parse_args()
     suites = [s for s in find_suites(options.build) if any(part in s.name for part in options.filters)]
     if not suites:
         sys.exit(f"no suite's name contains {' or '.join(options.filters)!r}")
     cores = os.cpu_count() or 1
-    jobs = options.jobs or 2 * cores
+    jobs = options.jobs or (4 if options.quick else 2) * cores
     storms = [s for s in suites if s.is_storm and not options.quick]
     beside = [s for s in suites if s not in storms]
     beside = longest_first(beside, options.build) if options.quick else folders_first(beside, "crash/", "browser/", "checks/")

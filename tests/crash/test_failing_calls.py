@@ -57,7 +57,7 @@ LOOKS = ("runs show RUN", "runs logs RUN", "runs tasks RUN", "runs graph RUN",
          "flow validate flow.yaml", "graph flow.yaml", "proc status new", "proc logs p", "proc export", "events")
 
 
-@test("a command that looks reports a call that failed, or its answer is the same as ever")
+@test("a command that looks reports a call that failed, or its answer is the same as ever", slow=True)
 def _(ws):
     run = arrange(ws)
     first = 1
@@ -73,7 +73,7 @@ def _(ws):
         first = 4  # the calls that find the workspace are the same for all
 
 
-@test("of what cannot be read a list shows that it is there")
+@test("of what cannot be read a list shows that it is there", slow=True)
 def _(ws):
     run = arrange(ws)
     of_all = (("runs", "run_id", run), ("locks", "id", "a"), ("workflows", "ulTaskId", "w"), ("processes", "id", "p"))
@@ -132,7 +132,7 @@ def ok(ws, *words):
     return ws.tasuki("--json", *words).expect(0).json
 
 
-@test("owning a workflow: a call that failed is reported, or the workflow is owned")
+@test("owning a workflow: a call that failed is reported, or the workflow is owned", slow=True)
 def _(ws):
     def free():
         ws.tasuki("own", "release", "w").expect(0)
@@ -142,7 +142,7 @@ def _(ws):
             lambda: not ok(ws, "own", "show", "w")["ownerInstanceId"])
 
 
-@test("the definition of a process: a call that failed is reported, or the definition is changed")
+@test("the definition of a process: a call that failed is reported, or the definition is changed", slow=True)
 def _(ws):
     def absent():
         ws.tasuki("proc", "remove", "p")
@@ -156,7 +156,7 @@ def _(ws):
     changes(ws, "proc remove p", present, lambda: ws.tasuki("proc", "status", "p").code == 5)
 
 
-@test("a request's file: a call that failed is reported, or the file is what it should be")
+@test("a request's file: a call that failed is reported, or the file is what it should be", slow=True)
 def _(ws):
     path = ws.path / ".aiflow/requests/RQ-1.yaml"
 
@@ -185,7 +185,7 @@ def _(ws):
     at_every_call(ws, "request rm RQ-1".split(), check_rm, present, 4)
 
 
-@test("run: a call that failed is reported, or the run does what it would have done")
+@test("run: a call that failed is reported, or the run does what it would have done", slow=True)
 def _(ws):
     write_flow(ws, FLOW)
 

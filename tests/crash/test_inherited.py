@@ -16,7 +16,7 @@ def _(ws):
     ws.tasuki("--json", "lock", "acquire", "name", "job", "--pid", str(os.getpid()), "--force", "--yes", "--kill").expect(0)
 
 
-@test("a waiter that is stopped does not keep a free lock from those behind it")
+@test("a waiter that is stopped does not keep a free lock from those behind it", slow=True)
 def _(ws):
     holder = ws.spawn("lock", "run", "gate", "--", "sleep", "600")
     ws.until_held("name", "gate")

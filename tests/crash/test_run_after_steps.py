@@ -112,7 +112,7 @@ def _(ws):
     recorder(ws, True)
 
 
-@test("the runner that starts a pending run, killed at some file-system calls: it is not lost, and begins once")
+@test("the runner that starts a pending run, killed at some file-system calls: it is not lost, and begins once", slow=True)
 def _(ws):
     ending_runner(ws, True)
 

@@ -12,7 +12,7 @@ from harness.harness import eq, main, test  # noqa: E402
 STEPS_MAX = 400
 
 
-@test("run, killed at every file-system call: whatever is listed can be resumed")
+@test("run, killed at every file-system call: whatever is listed can be resumed", slow=True)
 def _(ws):
     write_flow(ws, "flow: a >> b\ntasks: {a: 'true', b: 'true'}\n")
     listed = 0

@@ -103,7 +103,7 @@ for _mode in FAULTS:
     add_fault_test(_mode)
 
 
-@test("request add and edit, killed at every file-system call: the file is absent, the old one, or the new one")
+@test("request add and edit, killed at every file-system call: the file is absent, the old one, or the new one", slow=True)
 def _(ws):
     old = "title: old # why\nrun: make\n"
 

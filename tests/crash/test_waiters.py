@@ -71,7 +71,7 @@ def check_free(ws):
     eq([n for n in os.listdir(ws.path / ".aiflow/locks") if n != ".guard"], [], "what is left over")
 
 
-@test("fifty waiters get the lock in the order in which they came")
+@test("fifty waiters get the lock in the order in which they came", slow=True)
 def _(ws):
     queue = Queue(ws)
     for _ in range(WAITERS):
@@ -216,7 +216,7 @@ def _(ws):
         ws.finish(holder)
 
 
-@test("a waiter makes one helper thread for its wait, not one for each second look")
+@test("a waiter makes one helper thread for its wait, not one for each second look", slow=True)
 def _(ws):
     queue = Queue(ws)
     strace = strace_of(ws)
@@ -246,7 +246,7 @@ def _(ws):
         eq(proc.wait(60), 0, "exit")
 
 
-@test("waiting while another tool writes its temporary file ends at the deadline and costs no processor time")
+@test("waiting while another tool writes its temporary file ends at the deadline and costs no processor time", slow=True)
 def _(ws):
     (ws.path / ".sprint-running.tmp").write_text("pid: 1\n")
 

@@ -598,7 +598,7 @@ def _(ws):
     ws.tasuki("proc", "remove", "web", "--force").expect(0)
 
 
-@test("remove --all looks at the machine's processes once, not once for each")
+@test("remove --all looks at the machine's processes once, not once for each", slow=True)
 def _(ws):
     calls = {}
     others = [ws.spawn_command(["sleep", "1000"]) for _ in range(200)]

@@ -51,7 +51,7 @@ def _(ws):
     eq(p.status("web")["state"], "NotStarted", "the state")
 
 
-@test("TC-004 of two simultaneous starts one succeeds and the other is ProcessAlreadyRunning")
+@test("TC-004 of two simultaneous starts one succeeds and the other is ProcessAlreadyRunning", slow=True)
 def _(ws):
     p = Processes(ws)
     p.create("web")
@@ -542,7 +542,7 @@ def env_options(env):
     return [word for key, value in env.items() for word in ("--env", f"{key}={value}")]
 
 
-@test("values of secret-looking variables are masked in every answer, and the process gets the true ones")
+@test("values of secret-looking variables are masked in every answer, and the process gets the true ones", slow=True)
 def _(ws):
     p = Processes(ws)
     value = p.create("web", SLEEP, *env_options(SECRETS), *env_options(PLAIN))

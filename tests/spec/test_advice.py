@@ -58,7 +58,7 @@ def _(ws):
     assert len(names) == 1 and names <= checks, (names, checks)
 
 
-@test("a database that is busy for too long comes with no advice about permissions")
+@test("a database that is busy for too long comes with no advice about permissions", slow=True)
 def _(ws):
     ws.tasuki("own", "claim", "W").expect(0)
     db = sqlite3.connect(ws.path / ".aiflow/state.db", isolation_level=None)

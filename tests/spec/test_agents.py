@@ -256,7 +256,7 @@ def _(ws):
 
 # -- time ---------------------------------------------------------------------------------------------------------
 
-@test("an agent that takes longer than its timeout is ended with everything it started")
+@test("an agent that takes longer than its timeout is ended with everything it started", slow=True)
 def _(ws):
     configure(ws)
     result = agent(ws, "run", "hasty", "wait").expect(7).json
@@ -303,7 +303,7 @@ def _(ws):
     eq(len(calls(ws)), 1, "calls")
 
 
-@test("when the workflow is taken by force, the former owner's agents are stopped")
+@test("when the workflow is taken by force, the former owner's agents are stopped", slow=True)
 def _(ws):
     configure(ws)
     running = ws.spawn("agent", "run", "coder", "wait", "--workflow", "W", "--json")
@@ -454,7 +454,7 @@ def _(ws):
     eq(missing["agents"][0]["exit_code"], 127, "a program that is not there")
 
 
-@test("an agent has its own directory, environment and retries")
+@test("an agent has its own directory, environment and retries", slow=True)
 def _(ws):
     (ws.path / "sub").mkdir()
     (ws.path / ".aiflow/config.yaml").write_text(

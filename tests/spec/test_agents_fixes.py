@@ -53,7 +53,7 @@ def steal(ws, workflow="W"):
     ws.tasuki("own", "force-claim", workflow, "--yes", "--instance", "thief").expect(0)
 
 
-@test("a run that lost its workflow says to whom, and only the owner resumes it, under its own name")
+@test("a run that lost its workflow says to whom, and only the owner resumes it, under its own name", slow=True)
 def _(ws):
     proc = begin_slow(ws)
     steal(ws)
@@ -70,7 +70,7 @@ def _(ws):
     eq((stage["status"], stage["ulTaskId"], ran(ws)), ("DONE", "W", ["me W", "thief W"]))
 
 
-@test("a resumed run is stopped, too, when its workflow is taken")
+@test("a resumed run is stopped, too, when its workflow is taken", slow=True)
 def _(ws):
     proc = begin_slow(ws)
     proc.kill()
@@ -106,7 +106,7 @@ def ends_after(ws, change):
     return ws.finish(proc).json["status"]
 
 
-@test("who releases and claims again keeps its agents")
+@test("who releases and claims again keeps its agents", slow=True)
 def _(ws):
     def change():
         ws.tasuki("own", "release", "W", "--instance", "me").expect(0)
@@ -114,7 +114,7 @@ def _(ws):
     eq(ends_after(ws, change), "DONE")
 
 
-@test("a database that is gone is no reason to stop agents")
+@test("a database that is gone is no reason to stop agents", slow=True)
 def _(ws):
     def change():
         for path in (ws.path / ".aiflow").glob("state.db*"):

@@ -75,7 +75,7 @@ def _(ws):
     eq(sorted(trace(ws)), ["a1", "b1", "c1"], "the answers that were used")
 
 
-@test("of many answers to one question at once exactly one is accepted, and it is the one that is used; none of the others' is lost")
+@test("of many answers to one question at once exactly one is accepted, and it is the one that is used; none of the others' is lost", slow=True)
 def _(ws):
     make(ws)
     run_id = run(ws, "RQ-1", code=8)["run_id"]
@@ -93,7 +93,7 @@ def _(ws):
     eq(sorted(trace(ws)), sorted(won), "the answers that were used")
 
 
-@test("an answer to a run whose runner is stopped, then killed, is kept: the next resume uses it")
+@test("an answer to a run whose runner is stopped, then killed, is kept: the next resume uses it", slow=True)
 def _(ws):
     make(ws, "ab")
     run_id = run(ws, "RQ-1", code=8)["run_id"]

@@ -132,7 +132,7 @@ def _(ws):
     attach(ws, "repl")
 
 
-@test("a program that ends while a terminal is attached: the reason is said; one that starts again keeps the terminal")
+@test("a program that ends while a terminal is attached: the reason is said; one that starts again keeps the terminal", slow=True)
 def _(ws):
     p = Processes(ws)
     prompt(p)
@@ -226,7 +226,7 @@ time.sleep(1000)
 """
 
 
-@test("a terminal that a new holder cannot have: the program does not wait for a reader, attach is refused, restart brings it back")
+@test("a terminal that a new holder cannot have: the program does not wait for a reader, attach is refused, restart brings it back", slow=True)
 def _(ws):
     p = Processes(ws)
     p.create("hidden", ("python3", "-c", HIDDEN), "--tty", "--start")

@@ -338,7 +338,7 @@ def _(ws):
     eq(user("proc", "list", "--json").expect(0).json["processes"][0]["state_name"], "Stopped")
 
 
-@test("a process whose files cannot be read hides no other; it and doctor say which and why", init=False)
+@test("a process whose files cannot be read hides no other; it and doctor say which and why", slow=True, init=False)
 def _(ws):
     user = nobodys_workspace(ws)
     for id in ("a", "r", "z"):

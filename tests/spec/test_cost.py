@@ -70,7 +70,7 @@ def _(ws):
         eq(changed(before, stamps(ws)), [], " ".join(words))
 
 
-@test("a second look at an unchanged workspace makes 0 writes and 0 syncs")
+@test("a second look at an unchanged workspace makes 0 writes and 0 syncs", slow=True)
 def _(ws):
     strace = need_strace(ws)
     fill(ws)
@@ -131,7 +131,7 @@ def _(ws):
     assert "You hold name a already" in text, text
 
 
-@test("each process of a list costs the same few system calls, and its files are opened once")
+@test("each process of a list costs the same few system calls, and its files are opened once", slow=True)
 def _(ws):
     strace = need_strace(ws)
     strace[strace.index(f"trace={WRITES}")] = "trace=!mmap,munmap,brk,mprotect,madvise,futex"
@@ -157,7 +157,7 @@ def _(ws):
     eq(sorted(opened), ["holder.lock", "status.json"], "files of one that was started once")
 
 
-@test("the events of many short tasks are appended together, at most one append in 20 ms")
+@test("the events of many short tasks are appended together, at most one append in 20 ms", slow=True)
 def _(ws):
     strace = need_strace(ws)
     strace[strace.index("-f")] = "-q"  # the runner, not its tasks

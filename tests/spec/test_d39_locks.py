@@ -117,7 +117,7 @@ def _(ws):
     eq(changed, {"expires_at", "expires_boot_ms"}, "the keys that changed")
 
 
-@test("a live lock of ours past half of its TTL is renewed by any tasuki that meets it")
+@test("a live lock of ours past half of its TTL is renewed by any tasuki that meets it", slow=True)
 def _(ws):
     acquire(ws, "request", "RQ-1", "--ttl", "1s").expect(0)
     before = ws.read_lock("request", "RQ-1")["expires_at"]

@@ -47,7 +47,7 @@ def _(ws):
         no_locks(ws)
 
 
-@test("3.3: the TTL is 30 minutes; a run with progress extends it")
+@test("3.3: the TTL is 30 minutes; a run with progress extends it", slow=True)
 def _(ws):
     add(ws, "RQ-1", f"{GATE}")
     (ws.path / "flow.yaml").write_text("flow: a >> b\ntasks:\n  a: {run: 'sleep 1.1'}\n  b: {run: 'echo up > up; while ! test -e go; do sleep 0.01; done'}\n")
@@ -201,7 +201,7 @@ def _(ws):
     eq((after["lock"]["pid"], after["status"]), (lock["pid"], "DONE"), "at the end")
 
 
-@test("8: stage.json is complete JSON at every look while it is being replaced")
+@test("8: stage.json is complete JSON at every look while it is being replaced", slow=True)
 def _(ws):
     flow = "limits: {max_cycles: 100000}\ntasks:\n  a: {run: 'test -e go || tasuki task again', max_cycles: 100000}\n  b: {run: 'sleep 0.9'}\n  c: {needs: [b], run: 'sleep 0.9'}\n"
     (ws.path / "flow.yaml").write_text(flow)

@@ -86,7 +86,7 @@ STAND_INS = {
 }
 
 
-@test("the commands in the table of README.md work as typed")
+@test("the commands in the table of README.md work as typed", slow=True)
 def _(ws):
     rows = re.findall(r"^\| .*\| (`tasuki.*|`claude.*) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     commands = [command for row in rows for command in re.findall(r"`([^`]+)`", row)]

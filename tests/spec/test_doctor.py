@@ -382,7 +382,7 @@ def _(ws):
     assert f"127.0.0.1:{port} cannot be reached" in found["summary"] and "secret" not in result.out, found
 
 
-@test("of a name's addresses the first one's reason is told: there somebody answers who is no Redis")
+@test("of a name's addresses the first one's reason is told: there somebody answers who is no Redis", slow=True)
 def _(ws):
     server = socketserver.TCPServer(("127.0.0.1", 0), type("Other", (socketserver.BaseRequestHandler,), {
         "handle": lambda self: self.request.recv(64) and self.request.sendall(b"220 who are you?\r\n")}))

@@ -216,7 +216,7 @@ def _(ws):
     eq((check(examine(ws, "--fix"), "runs")["status"], place.exists()), ("PASS", False))
 
 
-@test("a run that cannot begin leaves nothing")
+@test("a run that cannot begin leaves nothing", slow=True)
 def _(ws):
     (ws.path / "flow.yaml").write_text("tasks: {a: {run: 'true'}}\n")
     calls = ws.fault("run", "flow.yaml").expect(0).calls
@@ -268,7 +268,7 @@ def _(ws):
     assert text.index("deploy") < text.index("W-31") and "2 more" in text, text
 
 
-@test("watch goes on when something cannot be seen for a moment")
+@test("watch goes on when something cannot be seen for a moment", slow=True)
 def _(ws):
     proc = ws.spawn("watch", "--json", stdout=subprocess.PIPE)
     config = state(ws, "config.yaml")

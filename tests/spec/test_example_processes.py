@@ -38,7 +38,7 @@ def _(ws):
     eq(ids(ws), [], "what is registered afterwards")
 
 
-@test("the demo tells its whole story and leaves nothing running", init=False)
+@test("the demo tells its whole story and leaves nothing running", slow=True, init=False)
 def _(ws):
     result = ws.run([ROOT / "tools" / "demo", ws.binary]).expect(0)
     eq(result.err, "", "stderr")

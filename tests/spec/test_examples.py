@@ -101,7 +101,7 @@ def _(ws):
         eq(ws.run([EXAMPLES / "lock.sh", way], env=env).expect(4).out, "", f"stdout of {way}")
 
 
-@test("lock.c builds with pkg-config against the installed library and works")
+@test("lock.c builds with pkg-config against the installed library and works", slow=True)
 def _(ws):
     need_plain_build(ws)
     program, env = build_against(ws, *install(ws))

@@ -8,7 +8,7 @@ def pauses(ws, stage, task):
     return [r["pause"] for r in journal(ws, stage["run_id"]) if r["e"] == "end" and r["k"] == task and r["o"] == "retry"]
 
 
-@test("a task that runs out of time has failed, though it exits 0 when it is told to end")
+@test("a task that runs out of time has failed, though it exits 0 when it is told to end", slow=True)
 def _(ws):
     (ws.path / "polite.sh").write_text("trap 'echo x=1 >> $TASUKI_OUTPUT; exit 0' TERM\ntouch ready\nwhile :; do sleep 0.05; done\n")
     stage = run_flow(ws, "flow: a >> b\ntasks: {a: {run: [sh, polite.sh], timeout: 4s}, b: 'touch after'}\n", code=7)
@@ -17,7 +17,7 @@ def _(ws):
     eq((stage["channel"], (ws.path / "after").exists()), ({}, False), "what it wrote, what follows")
 
 
-@test("a task that ran out of time is tried again as often as its retries say")
+@test("a task that ran out of time is tried again as often as its retries say", slow=True)
 def _(ws):
     (ws.path / "polite.sh").write_text("echo x >> tries\ntrap 'exit 0' TERM\nwhile :; do sleep 0.05; done\n")
     stage = run_flow(ws, "tasks: {a: {run: [sh, polite.sh], timeout: 2s, retries: 1, backoff: {initial: 1ms}}}\n", code=7)

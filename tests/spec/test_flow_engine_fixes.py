@@ -44,7 +44,7 @@ for what, request in [
         assert not list(ws.path.rglob("x*.log")), "a log of the task that was refused"
 
 
-@test("a task that spawns 40,000 keeps the runner busy for a moment, not for minutes")
+@test("a task that spawns 40,000 keeps the runner busy for a moment, not for minutes", slow=True)
 def _(ws):
     lines = """import json; [print(json.dumps({'do': 'spawn', 'task': f't{n}', 'payload': {'run': ['true']}})) for n in range(40000)]"""
     (ws.path / "spawn.py").write_text(lines)

@@ -229,7 +229,7 @@ def _(ws):
     eq(edges("a>>b>>c>>d"), [("a", "b"), ("b", "c"), ("c", "d")], "edges")
 
 
-@test("parentheses nest 256 deep, also where the stack is small; more is refused in words")
+@test("parentheses nest 256 deep, also where the stack is small; more is refused in words", slow=True)
 def _(ws):
     def deep(levels):
         expression = "z"

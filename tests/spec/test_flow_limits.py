@@ -79,7 +79,7 @@ def rests(pid):
 for name, task, fact in [("a task", "'touch up; sleep 1000'", "up"),
                          ("a retry", "{run: 'touch up; exit 1', retries: 1, backoff: {initial: 1h, max: 1h}}", "up"),
                          ("a task that must end", "{run: \"trap '' TERM; touch up; while :; do sleep 1; done\", timeout: 1h}", "up")]:
-    @test(f"a runner that waits for {name} does not spin")
+    @test(f"a runner that waits for {name} does not spin", slow=True)
     def _(ws, task=task, fact=fact):
         proc = spawn_flow(ws, f"tasks: {{a: {task}}}\n")
         ws.until(lambda: (ws.path / fact).exists(), "the task runs")

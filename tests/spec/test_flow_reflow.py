@@ -164,7 +164,7 @@ def _(ws):
     eq(trace(ws), ["q=old", "n=new"], "the answers")
 
 
-@test("each part of a task's definition counts: a completed task whose definition differs in one is changed and runs again")
+@test("each part of a task's definition counts: a completed task whose definition differs in one is changed and runs again", slow=True)
 def _(ws):
     backoff = {"initial": "1s", "factor": 2, "max": "2s", "jitter": 0}
     whole = {"run": ["sh", "-c", NOTE], "retries": 1, "max_cycles": 5, "timeout": "30s", "cwd": ".", "env": {"A": "x", "B": "y"},

@@ -46,7 +46,7 @@ def _(ws):
     eq((ws.path / ".aiflow/runs" / run / "journal").read_bytes(), before, "the journal")
 
 
-@test("a task's fence grows with every start, also over resumes")
+@test("a task's fence grows with every start, also over resumes", slow=True)
 def _(ws):
     fence = "echo $TASUKI_FENCE >> trace; test $(wc -l < trace) -ge 4"
     run = run_flow(ws, flow("a", "limits: {retries: 1}\n", a=fence), code=7)["run_id"]
@@ -209,7 +209,7 @@ def holders(life):
     return [pid for pid in os.listdir("/proc") if pid.isdigit() and descriptors(pid).get("62") == str(life.resolve())]
 
 
-@test("what a task writes when it runs again, after a question, a kill or in a cycle, is all in its log, also while it runs")
+@test("what a task writes when it runs again, after a question, a kill or in a cycle, is all in its log, also while it runs", slow=True)
 def _(ws):
     slow = "test -e waited || sleep 0.2; touch waited; echo second half"
     ask = f'answer=$(tasuki task ask Colour?); test -n "$answer" || {{ echo asked; exit 0; }}; echo first half; {slow}'

@@ -34,7 +34,7 @@ def _(ws):
         assert line in lines, f"{line!r} is missing\n{result}"
 
 
-@test("a process that a test leaves behind fails it, and is killed", init=False)
+@test("a process that a test leaves behind fails it, and is killed", slow=True, init=False)
 def _(ws):
     code = f"ws.run(['sh', '-c', 'setsid sleep 1000 >/dev/null 2>&1 & echo $! > {ws.base}/pid'])"
     result = run_suite(ws, rule("leaks", code), "--grace", "1")
@@ -89,7 +89,7 @@ def _(ws):
     assert not ws.alive(int((ws.base / "pid").read_text()))
 
 
-@test("what a test runs is waited for by itself, and not reaped as an orphan", init=False)
+@test("what a test runs is waited for by itself, and not reaped as an orphan", slow=True, init=False)
 def _(ws):
     Init.POLL_S = 0
     Processes(ws)
@@ -104,7 +104,7 @@ def _(ws):
     eq((ws.base / "closed").read_text(), "xx", "how often it ran")
 
 
-@test("long tests run with --long only, slow ones not with --quick, others neither with --quick nor with --medium", init=False)
+@test("long tests run with --long only, slow ones not with --quick, others neither with --quick nor with --medium", slow=True, init=False)
 def _(ws):
     body = rule("usual", "pass") + rule("long", "pass", "init=False, long=True")
     body += rule("minutes", "pass", "init=False, quick=False") + rule("slow", "pass", "init=False, slow=True")

@@ -57,7 +57,7 @@ for mode in ("direct", "pipe"):
             eq((offset, base, inode), (size, 0, (h.dir / f"log/{name}.log").stat().st_ino))
             assert before <= at <= time.time() * 1000, at
 
-    @test(f"{mode}: the first write after a quiet time is noted at once", init=False)
+    @test(f"{mode}: the first write after a quiet time is noted at once", init=False, slow=True)
     def _(ws, mode=mode):
         h = Holder(ws)
         os.mkfifo(ws.path / "go")
@@ -69,7 +69,7 @@ for mode in ("direct", "pipe"):
                 wait_until(lambda i=i: h.index()[-1][1] == 4 * i, f"the index record of line {i}")
         h.wait()
 
-    @test(f"{mode}: a file that was cut is noticed; its logical offsets go on", init=False)
+    @test(f"{mode}: a file that was cut is noticed; its logical offsets go on", init=False, slow=True)
     def _(ws, mode=mode):
         h = Holder(ws)
         os.mkfifo(ws.path / "go")
@@ -338,7 +338,7 @@ def _(ws):
     eq(stamped(h.log("output"))[4:], [("out", b"a"), ("out", b"abc")])
 
 
-@test("stamped: the death of the holder loses no line", init=False)
+@test("stamped: the death of the holder loses no line", slow=True, init=False)
 def _(ws):
     h = Holder(ws)
     code = "import os, time\nfor i in range(2000):\n  os.write(1, b'%d\\n' % i); time.sleep(0.0003)\nos.write(2, b'done\\n'); time.sleep(100)"
@@ -402,7 +402,7 @@ def _(ws):
 
 
 for mode in ("pipe", "stamped"):
-    @test(f"{mode}: a full disk stops the capture, not the child, and both its begin and its end are told", init=False)
+    @test(f"{mode}: a full disk stops the capture, not the child, and both its begin and its end are told", init=False, slow=True)
     def _(ws, mode=mode):
         disk = small_disk(ws, MIB)
         h = Holder(ws, directory=disk)
@@ -429,7 +429,7 @@ for mode in ("pipe", "stamped"):
         assert resumed["dropped"] > 2 * MIB, resumed
 
 
-@test("direct: that the disk is full is told, and that there is room again", init=False)
+@test("direct: that the disk is full is told, and that there is room again", slow=True, init=False)
 def _(ws):
     disk = small_disk(ws, MIB)
     h = Holder(ws, directory=disk)
@@ -467,7 +467,7 @@ def _(ws):
     eq((h.facts("exited")[0]["status"], (h.dir / "status.new").exists()), (3 << 8, False))
 
 
-@test("an exit that cannot be recorded is recorded as soon as it can, and until then the holder stays in charge", init=False)
+@test("an exit that cannot be recorded is recorded as soon as it can, and until then the holder stays in charge", slow=True, init=False)
 def _(ws):
     disk = small_disk(ws, MIB)
     h = Holder(ws, directory=disk)

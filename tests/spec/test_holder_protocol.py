@@ -356,7 +356,7 @@ def _(ws):
     eq((status["n"], status["restarts"], status["exit"]["by"]), (1, 0, "stop"))
 
 
-@test("no restart is made when want went down during the delay", init=False)
+@test("no restart is made when want went down during the delay", slow=True, init=False)
 def _(ws):
     h = Holder(ws)
     h.start(["false"], restart="always", max_retries=-1, backoff_ms=1000, backoff_max_ms=1000, healthy_ms=60000)
@@ -448,7 +448,7 @@ def _(ws):
     eq([line.split()[3] for line in said(ws)], ["bad"], "what was reported")
 
 
-@test("a probe that fails is started again, a few times; one that has done its work is not", init=False)
+@test("a probe that fails is started again, a few times; one that has done its work is not", slow=True, init=False)
 def _(ws):
     h, other = Holder(ws), Holder(ws, "q")
     h.start(["sleep", "100"], **probe(ws, "exit 1"))

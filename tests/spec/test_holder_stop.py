@@ -108,7 +108,7 @@ def _(ws):
     eq(status["exit"]["status"], signal.SIGTERM)
 
 
-@test("nobody gets SIGTERM twice", init=False)
+@test("nobody gets SIGTERM twice", slow=True, init=False)
 def _(ws):
     h = Holder(ws)
     names = [f"same{i}" for i in range(12)] + ["other"]
@@ -180,7 +180,7 @@ def _(ws):
         kill(pid)
 
 
-@test("what a dead holder leaves survives also in the middle of an exec, when it has no environment", init=False)
+@test("what a dead holder leaves survives also in the middle of an exec, when it has no environment", slow=True, init=False)
 def _(ws):
     (ws.path / "again").write_text("#!/bin/sh\nexec ./again\n")
     (ws.path / "again").chmod(0o755)
@@ -294,7 +294,7 @@ def _(ws):
     eq(h.stop(GRACE_MS)["exit"]["by"], "stop")
 
 
-@test("SIGCONT at any moment does not keep the holder from its end", init=False)
+@test("SIGCONT at any moment does not keep the holder from its end", slow=True, init=False)
 def _(ws):
     for i in range(20):
         h = Holder(ws, f"p{i}")

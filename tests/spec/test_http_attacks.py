@@ -296,7 +296,7 @@ def crowd_of(ws, server, count, *greetings):
         yield sock
 
 
-@test("2,000 connections with 256 descriptors: a stream, a request that waits and operations go on")
+@test("2,000 connections with 256 descriptors: a stream, a request that waits and operations go on", slow=True)
 def _(ws):
     server = Server(ws, binary=limited(ws, 256))
     stream = server.stream("/api/events").hello()
@@ -334,7 +334,7 @@ def _(ws):
     server.stop()
 
 
-@test("streams of output and idle connections leave operations what they need")
+@test("streams of output and idle connections leave operations what they need", slow=True)
 def _(ws):
     server = Server(ws, binary=limited(ws, 256))
     server.post("/api/processes", {"id": "quiet", "command": "sleep", "args": ["1000"], "start": True}).expect(200)
@@ -383,7 +383,7 @@ def kept_fds(pid):
     return kept
 
 
-@test("without a descriptor for a new one nobody who is served leaves, and it waits until there is one")
+@test("without a descriptor for a new one nobody who is served leaves, and it waits until there is one", slow=True)
 def _(ws):
     server = Server(ws)
     stream = server.stream("/api/events").hello()

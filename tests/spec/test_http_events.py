@@ -89,7 +89,7 @@ def usage_of(stream):
     raise AssertionError("the stream ended")
 
 
-@test("?usage=true has CPU and memory of what runs, without an id and not in the trail; other streams get none")
+@test("?usage=true has CPU and memory of what runs, without an id and not in the trail; other streams get none", slow=True)
 def _(ws):
     server = Server(ws)
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
@@ -119,7 +119,7 @@ def _(ws):
     server.stop()
 
 
-@test("?beat=true has the server's time at the begin and every 5 s, as an event of its own without an id")
+@test("?beat=true has the server's time at the begin and every 5 s, as an event of its own without an id", slow=True)
 def _(ws):
     server = Server(ws)
     stream = server.stream("/api/events?beat=true").hello()
@@ -220,7 +220,7 @@ def _(ws):
     server.stop()
 
 
-@test("the end of a process is in the stream although nobody asks for it")
+@test("the end of a process is in the stream although nobody asks for it", slow=True)
 def _(ws):
     server = Server(ws)
     server.post("/api/processes", {"id": "a", "command": "cat", "args": [str(ws.path / "fifo")]}).expect(200)
@@ -314,7 +314,7 @@ class Logger:
         os.write(self.fd, text.encode() + b"\n")
 
 
-@test("a process's output is streamed as it is written, and gone on with by Last-Event-ID")
+@test("a process's output is streamed as it is written, and gone on with by Last-Event-ID", slow=True)
 def _(ws):
     server = Server(ws)
     process = Logger(ws, server)
@@ -361,7 +361,7 @@ def _(ws):
     server.stop()
 
 
-@test("too many streams of output are refused, and closing one makes room")
+@test("too many streams of output are refused, and closing one makes room", slow=True)
 def _(ws):
     server = Server(ws)
     Logger(ws, server, lines=1)
@@ -415,7 +415,7 @@ def _(ws):
     server.stop()
 
 
-@test("serve works when no inotify instance is left: it says so once, and streams show events all the same")
+@test("serve works when no inotify instance is left: it says so once, and streams show events all the same", slow=True)
 def _(ws):
     need_namespace(ws, "-Ur")
     wrapper = ws.base / "without-inotify.sh"

@@ -101,7 +101,7 @@ def _(ws):
     server.stop()
 
 
-@test("who has ended while its call waited for a lock does not get it")
+@test("who has ended while its call waited for a lock does not get it", slow=True)
 def _(ws):
     server = Server(ws)
     one, two = register(server), register(server)
@@ -136,7 +136,7 @@ def _(ws):
     server.stop()
 
 
-@test("who waits is woken when the lease ends, and when the client ends cleanly")
+@test("who waits is woken when the lease ends, and when the client ends cleanly", slow=True)
 def _(ws):
     server = Server(ws)
     one, two, three = register(server), register(server), register(server)
@@ -197,7 +197,7 @@ def detached(ws):
     return script
 
 
-@test("a table that cannot be read is no death, and a reboot is")
+@test("a table that cannot be read is no death, and a reboot is", slow=True)
 def _(ws):
     server = Server(ws)
     one = register(server)

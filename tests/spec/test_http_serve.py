@@ -71,7 +71,7 @@ def _(ws):
     server.stop()
 
 
-@test("a server.lock that was removed lets no second server in, and nobody's socket is removed but one's own")
+@test("a server.lock that was removed lets no second server in, and nobody's socket is removed but one's own", slow=True)
 def _(ws):
     state = ws.path / ".aiflow"
     server = Server(ws)
@@ -132,7 +132,7 @@ def _(ws):
     server.stop()
 
 
-@test("a server waits for a lock whose owner does not answer, and is refused if that one keeps it")
+@test("a server waits for a lock whose owner does not answer, and is refused if that one keeps it", slow=True)
 def _(ws):
     dying = os.open(ws.path / ".aiflow", os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(dying, fcntl.LOCK_EX)
@@ -438,7 +438,7 @@ def _(ws):
     server.stop()
 
 
-@test("300 operations that wait leave room for others, and end with their clients")
+@test("300 operations that wait leave room for others, and end with their clients", slow=True)
 def _(ws):
     server = Server(ws)
     server.post("/api/locks/name/a", {"pid": sleeper(ws).pid}).expect(200)
@@ -534,7 +534,7 @@ def _(ws):
         eq(ws.tasuki("proc", "status", "web", "--json").json["state_name"], "Stopped", "the state")
 
 
-@test("what a shutdown ended runs again with the next server if it should; what a person stopped, or has no flag, does not")
+@test("what a shutdown ended runs again with the next server if it should; what a person stopped, or has no flag, does not", slow=True)
 def _(ws):
     for id, flags in (("auto", ["--auto-start"]), ("stopped", ["--auto-start"]), ("plain", [])):
         ws.tasuki("proc", "create", id, *flags, "--start", "--", "sleep", "1000").expect(0)

@@ -257,7 +257,7 @@ def _(ws):
         one.tasuki("proc", "stop", "--all")
 
 
-@test("each row says how it is reached, or why not, and what is said is true")
+@test("each row says how it is reached, or why not, and what is said is true", slow=True)
 def _(ws):
     server = Server(ws)
     agent = Agent(ws, "--tools", "all", "--grace", "0s")

@@ -161,7 +161,7 @@ def _(ws):
     ws.tasuki("lock", "renew", "name", "a", "--token", value["token"]).expect(0)
 
 
-@test("a guessed holder that is gone gives way when the TTL is over, with an event")
+@test("a guessed holder that is gone gives way when the TTL is over, with an event", slow=True)
 def _(ws):
     acquire_from_a_script(ws, *ACQUIRE, "--ttl", "1s").expect(0)
     ws.until(lambda: ws.tasuki(*ACQUIRE).code == 0, "the lock is taken over after its TTL")
@@ -183,7 +183,7 @@ def _(ws):
     ws.fault(*ACQUIRE, wall_ms=DAY_MS).expect(4, "LOCK_HELD")
 
 
-@test("wall clock -1 day: a guessed holder's TTL ends none the less")
+@test("wall clock -1 day: a guessed holder's TTL ends none the less", slow=True)
 def _(ws):
     acquire_from_a_script(ws, *ACQUIRE, "--ttl", "1s").expect(0)
     ws.until(lambda: ws.fault(*ACQUIRE, wall_ms=-DAY_MS).code == 0, "the lock is taken over after its TTL")
@@ -240,7 +240,7 @@ def _(ws):
 
 # -- stopped holders ----------------------------------------------------------------------------------------
 
-@test("SIGSTOP past the TTL: a stopped process is a living holder")
+@test("SIGSTOP past the TTL: a stopped process is a living holder", slow=True)
 def _(ws):
     holder = hold_by_process(ws, "--ttl", "1s")
     holder.send_signal(signal.SIGSTOP)

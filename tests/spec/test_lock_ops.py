@@ -235,7 +235,7 @@ def next_holder(ws):
     return ws.read_lock("name", "a")["instance"]
 
 
-@test("a place in line outlives a call that ended by its time limit: the caller's next call has it, one call only")
+@test("a place in line outlives a call that ended by its time limit: the caller's next call has it, one call only", slow=True)
 def _(ws):
     acquire(ws, "--pid", sleeper(ws).pid).expect(0)
     bounded_call(ws, "agent-1")
@@ -247,7 +247,7 @@ def _(ws):
         eq(proc.wait(), 0, "exit")
 
 
-@test("a kept place is passed over while nobody comes back for it")
+@test("a kept place is passed over while nobody comes back for it", slow=True)
 def _(ws):
     acquire(ws, "--pid", sleeper(ws).pid).expect(0)
     bounded_call(ws, "agent-1")
@@ -256,7 +256,7 @@ def _(ws):
     eq(later.wait(), 0, "exit")
 
 
-@test("a kept place is used up when its caller gets the lock without it: later it queues at the end")
+@test("a kept place is used up when its caller gets the lock without it: later it queues at the end", slow=True)
 def _(ws):
     acquire(ws, "--pid", sleeper(ws).pid).expect(0)
     bounded_call(ws, "agent-1")
@@ -271,7 +271,7 @@ def _(ws):
         eq(proc.wait(), 0, "exit")
 
 
-@test("a call whose time is up gets the free lock when the caller before it is stopped")
+@test("a call whose time is up gets the free lock when the caller before it is stopped", slow=True)
 def _(ws):
     acquire(ws, "--pid", sleeper(ws).pid).expect(0)
     first = waiting_call(ws, "agent-1")
@@ -282,7 +282,7 @@ def _(ws):
     first.kill()
 
 
-@test("a place is kept for its own instance only, and only by a call that waited")
+@test("a place is kept for its own instance only, and only by a call that waited", slow=True)
 def _(ws):
     acquire(ws, "--pid", sleeper(ws).pid).expect(0)
     bounded_call(ws, "agent-1")
@@ -294,7 +294,7 @@ def _(ws):
         eq(proc.wait(), 0, "exit")
 
 
-@test("lock run in bounded calls keeps the place of the shell that calls it")
+@test("lock run in bounded calls keeps the place of the shell that calls it", slow=True)
 def _(ws):
     holder = sleeper(ws)
     acquire(ws, "--pid", holder.pid).expect(0)
@@ -311,7 +311,7 @@ def _(ws):
     eq(again.wait(), 0, "exit")
 
 
-@test("somebody who keeps the lock of the event trail: an acquire fails with its pid, a release goes on and its event comes later")
+@test("somebody who keeps the lock of the event trail: an acquire fails with its pid, a release goes on and its event comes later", slow=True)
 def _(ws):
     acquire(ws).expect(0)
     with open(ws.path / ".aiflow/events.lock", "r+") as trail, open(ws.base / "other", "w") as other:
@@ -357,7 +357,7 @@ def _(ws):
     eq([str(p) for p in (ws.path / ".aiflow").rglob("*") if p.lstat().st_uid != NOBODY], [], "files of root's")
 
 
-@test("who asks again for what it holds is told so")
+@test("who asks again for what it holds is told so", slow=True)
 def _(ws):
     acquire(ws).expect(0)
     for args in ((), ("--wait", "1s")):

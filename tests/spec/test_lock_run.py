@@ -169,7 +169,7 @@ def renewed_twice(ws, id):
         ws.until(lambda: ws.read_lock("name", id)["expires_at"] > before, "a renewal")
 
 
-@test("the lock is renewed while the command runs, again and again; that it is lost is said when it is found, and at the end")
+@test("the lock is renewed while the command runs, again and again; that it is lost is said when it is found, and at the end", slow=True)
 def _(ws):
     one, two = (ws.spawn("--json", "lock", "run", id, "--ttl", "1s", "--", "sh", "-c", "while ! test -e go; do sleep 0.02; done")
                 for id in ("a", "b"))

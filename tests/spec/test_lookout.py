@@ -53,7 +53,7 @@ def look_again(ws):
     ws.until(lambda: [e for e in ws.events("lock.holder_died") if e["data"]["id"] == name], "the mark is reported")
 
 
-@test("a lock's holder that is killed is an event, once, with fence and who; the actor is null")
+@test("a lock's holder that is killed is an event, once, with fence and who; the actor is null", slow=True)
 def _(ws):
     follow(ws)
     holder = sleeper(ws)
@@ -67,7 +67,7 @@ def _(ws):
     eq([e["data"]["id"] for e in ws.events("lock.holder_died")].count("deploy"), 1, "events of this fence")
 
 
-@test("a death in the trail names the party that has died, as every other event names its actor")
+@test("a death in the trail names the party that has died, as every other event names its actor", slow=True)
 def _(ws):
     holder = sleeper(ws)
     env = {"TASUKI_AGENT": "bob", "TASUKI_NOTE": "refactoring auth"}
@@ -89,7 +89,7 @@ def _(ws):
     assert "who=" not in printed, printed
 
 
-@test("a killed runner, a killed queue and a killed owner are events")
+@test("a killed runner, a killed queue and a killed owner are events", slow=True)
 def _(ws):
     follow(ws)
     proc, run_id = begin(ws, "RQ-1")
@@ -112,7 +112,7 @@ def _(ws):
     eq(len(runs), len(set(runs)), "runs, each once")
 
 
-@test("a run that is resumed and killed again is interrupted twice")
+@test("a run that is resumed and killed again is interrupted twice", slow=True)
 def _(ws):
     follow(ws)
     proc, run_id = begin(ws, "RQ-1")
@@ -127,7 +127,7 @@ def _(ws):
     eq([event["run_id"] for event in ws.events("run.interrupted")], [run_id] * 2, "the run")
 
 
-@test("an agent that ends is an event, also one that ends in good order; so is a client whose lease is over")
+@test("an agent that ends is an event, also one that ends in good order; so is a client whose lease is over", slow=True)
 def _(ws):
     server = Server(ws)
     stream = server.stream("/api/events").hello()
@@ -149,7 +149,7 @@ def _(ws):
     server.stop()
 
 
-@test("the view that watches is killed: another one reports what dies from then on, and nothing twice")
+@test("the view that watches is killed: another one reports what dies from then on, and nothing twice", slow=True)
 def _(ws):
     views = [follow(ws)]
     views += [ws.spawn("events", "-f", "--json") for _ in range(2)]
@@ -177,7 +177,7 @@ def pruned_file(ws):
     path.write_text(json.dumps({"event_id": 0, "reported": {}, "instances": {}}))
 
 
-@test("a reporter that is killed between the event and its memory leaves no repetition; nor does one without its memory")
+@test("a reporter that is killed between the event and its memory leaves no repetition; nor does one without its memory", slow=True)
 def _(ws):
     for forget in (pruned_file, lambda ws: (ws.path / ".aiflow/watch.json").unlink(),
                    lambda ws: (ws.path / ".aiflow/watch.json").write_text('{"event_id": 99')):
@@ -212,7 +212,7 @@ def storm(ws, rounds):
     eq(sorted(found), sorted(names), "each once")
 
 
-@test("a storm of kills, of holders and of views: each death exactly once")
+@test("a storm of kills, of holders and of views: each death exactly once", slow=True)
 def _(ws):
     storm(ws, 9)
 

@@ -61,7 +61,7 @@ def _(ws):
     eq(asked[0][1]["requestedSchema"]["required"], ["confirm"], "the form")
 
 
-@test("a person's no is a refusal; a form that was only closed, or not understood, leaves the token's way")
+@test("a person's no is a refusal; a form that was only closed, or not understood, leaves the token's way", slow=True)
 def _(ws):
     holder = held_lock(ws)
     for result, is_no in (({"action": "decline"}, True), ({"action": "accept", "content": {"confirm": False}}, True),
@@ -295,7 +295,7 @@ def _(ws):
     server.stop()
 
 
-@test("a question that nobody answers is an event when its time is over, once")
+@test("a question that nobody answers is an event when its time is over, once", slow=True)
 def _(ws):
     held_lock(ws)
     agent = Agent(ws)
@@ -485,7 +485,7 @@ WARNINGS = {"en": "The process is running. Stop it before you remove it.",
             "zh": "进程正在运行。请先停止再删除。"}
 
 
-@test("removing a running process: the command line, agents and HTTP give one warning, and force is the yes")
+@test("removing a running process: the command line, agents and HTTP give one warning, and force is the yes", slow=True)
 def _(ws):
     server = Server(ws)
     for lang, warning in WARNINGS.items():

@@ -284,7 +284,7 @@ def _(ws):
     sock.close()
 
 
-@test("a call that takes long becomes a task; it is asked for on another connection, and its listeners are told")
+@test("a call that takes long becomes a task; it is asked for on another connection, and its listeners are told", slow=True)
 def _(ws):
     server = Server(ws)
     holder, other = sleeper(ws), sleeper(ws)
@@ -394,7 +394,7 @@ def _(ws):
     server.stop()
 
 
-@test("an agent over HTTP owns the processes that it starts, however it names itself: another agent is asked before it stops one")
+@test("an agent over HTTP owns the processes that it starts, however it names itself: another agent is asked before it stops one", slow=True)
 def _(ws):
     server = Server(ws)
     one, two = register(server), register(server)

@@ -124,7 +124,7 @@ def _(ws):
     eq(agent.request("ping")["result"], {}, "ping")
 
 
-@test("a cancelled wait_for ends without an answer")
+@test("a cancelled wait_for ends without an answer", slow=True)
 def _(ws):
     agent = Agent(ws)
     agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
@@ -138,7 +138,7 @@ def _(ws):
     assert not agent.has_answer(number), agent.answer(number)
 
 
-@test("a long call reports progress if it was asked to, growing, and only until its answer")
+@test("a long call reports progress if it was asked to, growing, and only until its answer", slow=True)
 def _(ws):
     agent = Agent(ws)
     agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
@@ -152,7 +152,7 @@ def _(ws):
     eq(values, sorted(set(values)), "progress grows")
 
 
-@test("waiting that runs out says so, and can be repeated")
+@test("waiting that runs out says so, and can be repeated", slow=True)
 def _(ws):
     agent = Agent(ws)
     agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
@@ -284,7 +284,7 @@ def ask_much(proc):
     proc.stdin.flush()
 
 
-@test("it ends although nobody reads its output: at the end of its input, when told to, and with its parent")
+@test("it ends although nobody reads its output: at the end of its input, when told to, and with its parent", slow=True)
 def _(ws):
     for end in (lambda proc: proc.stdin.close(), lambda proc: proc.terminate(), lambda proc: proc.send_signal(signal.SIGHUP)):
         proc = ws.spawn("mcp", stdin=subprocess.PIPE)
@@ -318,7 +318,7 @@ def _(ws):
     proc.wait(60)
 
 
-@test("it ends although a call waits")
+@test("it ends although a call waits", slow=True)
 def _(ws):
     holder, agent = own_agent(ws), Agent(ws)
     holder.ok("lock_acquire", **LOCK)

@@ -121,7 +121,7 @@ def _(ws):
     eq(updates(agent), ["tasuki://lock/name/b"], "the news")
 
 
-@test("the end of a process is told although nobody else looks")
+@test("the end of a process is told although nobody else looks", slow=True)
 def _(ws):
     agent = Agent(ws)
     agent.ok("create_process", id="p", command="sleep", args=["1000"], start=True)
@@ -173,7 +173,7 @@ def task(agent, number):
     return agent.request("tasks/get", {"taskId": number}, modern=True)["result"]
 
 
-@test("a call that takes long becomes a task for a client that knows them, and its result is kept")
+@test("a call that takes long becomes a task for a client that knows them, and its result is kept", slow=True)
 def _(ws):
     agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     number = start_waiting(agent)
@@ -196,7 +196,7 @@ def _(ws):
         eq(agent.request("tasks/get", {"taskId": wrong}, modern=True)["error"]["code"], -32602, wrong)
 
 
-@test("a cancelled task is cancelled, and one whose server died has failed, whoever looks")
+@test("a cancelled task is cancelled, and one whose server died has failed, whoever looks", slow=True)
 def _(ws):
     agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     number = start_waiting(agent)
@@ -212,7 +212,7 @@ def _(ws):
     ws.tasuki("proc", "stop", "p").expect(0)
 
 
-@test("the record of a task that is over is kept for an hour; the next task removes it")
+@test("the record of a task that is over is kept for an hour; the next task removes it", slow=True)
 def _(ws):
     folder = ws.path / ".aiflow/mcp"
     folder.mkdir(exist_ok=True)
@@ -228,7 +228,7 @@ def _(ws):
     ws.tasuki("proc", "stop", "p").expect(0)
 
 
-@test("a task is cancelled by whichever server is asked; its answers must go to its own")
+@test("a task is cancelled by whichever server is asked; its answers must go to its own", slow=True)
 def _(ws):
     agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     number = start_waiting(agent)
@@ -240,7 +240,7 @@ def _(ws):
     agent.ok("stop_process", modern=True, capabilities={}, id="p")
 
 
-@test("a question inside a task is the task's question")
+@test("a question inside a task is the task's question", slow=True)
 def _(ws):
     agent = Agent(ws, capabilities={**WITH_TASKS, "elicitation": {}}, initialize=False)
     agent.ok("create_process", modern=True, capabilities={}, id="p", command="sleep", args=["1000"], start=True)
@@ -256,7 +256,7 @@ def _(ws):
     eq(task(agent, number)["result"]["structuredContent"]["removed"], True, "its result")
 
 
-@test("who listens for a task is told of its end")
+@test("who listens for a task is told of its end", slow=True)
 def _(ws):
     agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     number = start_waiting(agent)

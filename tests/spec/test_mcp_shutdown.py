@@ -12,7 +12,7 @@ def state(ws, id):
     return ws.tasuki("--json", "proc", "status", id).expect(0).json["state_name"]
 
 
-@test("with the variable set, the end of the connection stops what the agent started, and nothing else; without it, nothing")
+@test("with the variable set, the end of the connection stops what the agent started, and nothing else; without it, nothing", slow=True)
 def _(ws):
     ws.tasuki("proc", "create", "other", "--start", "--", "sleep", "1000").expect(0)
     for name, value, after in (("TASUKI_STOP_ON_SHUTDOWN", "true", "Stopped"), ("VANTAGE_STOP_ON_SHUTDOWN", "1", "Stopped"),

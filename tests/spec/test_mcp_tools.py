@@ -428,7 +428,7 @@ def _(ws):
     eq(agent.ok("list_processes")["total"], 0, "left")
 
 
-@test("a process that an agent creates runs in the directory of its `tasuki mcp`: a linked worktree, or below the root")
+@test("a process that an agent creates runs in the directory of its `tasuki mcp`: a linked worktree, or below the root", slow=True)
 def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
     git = ("git", "-c", "user.name=t", "-c", "user.email=t@t")

@@ -139,7 +139,7 @@ def _(ws):
     eq((last(ws), marks(ws, "web")), (["last"], []), "the notifications")
 
 
-@test("a process that is lost with its holder is reported by the live view that sees it, once")
+@test("a process that is lost with its holder is reported by the live view that sees it, once", slow=True)
 def _(ws):
     configure(ws)
     script(ws, "web", "exit 3")

@@ -113,7 +113,7 @@ def random_spec(dice):
     return {key: value for key, value in spec.items() if value not in ([], {}, "no")}
 
 
-@test("what is imported is exported exactly, and the export imports into another workspace exactly")
+@test("what is imported is exported exactly, and the export imports into another workspace exactly", slow=True)
 def _(ws):
     dice = random.Random(5)
     for round in range(6):
@@ -366,7 +366,7 @@ def _(ws):
     eq(ids(ws), [], "the processes")
 
 
-@test("a command line that is split gives the words that sh gives")
+@test("a command line that is split gives the words that sh gives", slow=True)
 def _(ws):
     dice = random.Random(7)
     parts = ["a", "b c", "'", '"', "\\", " ", "  ", "x=y", "$X", "~", "#", "'q q'", '"d d"', "\\ ", '\\"', '"\\""', "''", '""',

@@ -111,7 +111,7 @@ def _(ws):
     server.stop()
 
 
-@test("one stream has the output of several processes, each from its own cursor, without a gap and without a repetition")
+@test("one stream has the output of several processes, each from its own cursor, without a gap and without a repetition", slow=True)
 def _(ws):
     server, names = Server(ws), ["a", "b", "c", "d", "e"]
     for name in names:

@@ -174,7 +174,7 @@ def _(ws):
 # -- choosing --------------------------------------------------------------------------------------------------
 
 
-@test("a cursor goes on where an answer ended, over dropped output and a restart")
+@test("a cursor goes on where an answer ended, over dropped output and a restart", slow=True)
 def _(ws):
     t = Talker(ws, "--log-max", "65536")
     t.said("seq 1 10")
@@ -228,7 +228,7 @@ def _(ws):
     eq(t.texts("--stdout", "--since", "2000-01-01T00:00:00+09:00"), ["one", "three"])
 
 
-@test("the time of a line in a plain log is that of the look which first saw it")
+@test("the time of a line in a plain log is that of the look which first saw it", slow=True)
 def _(ws):
     t = Talker(ws)
     t.said("echo one")
@@ -367,7 +367,7 @@ def _(ws):
     (ws.base / "kept").rename(log)
 
 
-@test("a reader that was overtaken hears how much was dropped: by a cursor, and while it follows")
+@test("a reader that was overtaken hears how much was dropped: by a cursor, and while it follows", slow=True)
 def _(ws):
     t = Talker(ws, "--log-max", "65536")
     t.say("echo first")
@@ -421,7 +421,7 @@ def _(ws):
     t.follow("-n", "1", json=True).proc.wait(60)
 
 
-@test("follow waits through a backoff and ends when the process is stopped")
+@test("follow waits through a backoff and ends when the process is stopped", slow=True)
 def _(ws):
     t = Talker(ws, "--restart", "on-failure", "--backoff", "1h", "--backoff-max", "1h")
     follower = t.follow()

@@ -141,7 +141,7 @@ def _(ws):
 
 
 for kind, place in (("port", "port:{}"), ("http", "http://127.0.0.1:{}/")):
-    @test(f"{kind}: what another program answers does not make a process ready")
+    @test(f"{kind}: what another program answers does not make a process ready", slow=True)
     def _(ws, place=place):
         p = Processes(ws)
         other, port = taken_port()
@@ -179,7 +179,7 @@ def _(ws):
         eq((record["phase"], "cannot be read" in json.dumps(record)), (phase, True), id)
 
 
-@test("a server that dies of a taken port was never ready")
+@test("a server that dies of a taken port was never ready", slow=True)
 def _(ws):
     p = Processes(ws)
     other, port = taken_port()
@@ -273,7 +273,7 @@ def _(ws):
     p.stop("web")
 
 
-@test("ready by sd_notify: READY=1 counts, STATUS= is shown, everything else is ignored")
+@test("ready by sd_notify: READY=1 counts, STATUS= is shown, everything else is ignored", slow=True)
 def _(ws):
     p = Processes(ws)
     python(p, "web", NOTIFIER, options=("--ready", "notify"))
@@ -290,7 +290,7 @@ def _(ws):
     p.stop("web")
 
 
-@test("a process that notifies without end is not blocked, and is heard after it was ready")
+@test("a process that notifies without end is not blocked, and is heard after it was ready", slow=True)
 def _(ws):
     p = Processes(ws)
     python(p, "web", NOTIFIER, options=("--ready", "notify"))
@@ -597,7 +597,7 @@ def _(ws):
     p.nothing_runs()
 
 
-@test("a probe that was killed is started again and goes on")
+@test("a probe that was killed is started again and goes on", slow=True)
 def _(ws):
     p = Processes(ws)
     shell(p, "web", when_go("echo up"), "--ready", "log:up")

@@ -255,7 +255,7 @@ def _(ws):
     p.nothing_runs()
 
 
-@test("a holder killed between recording an end and telling it: whoever restarts the process tells it first")
+@test("a holder killed between recording an end and telling it: whoever restarts the process tells it first", slow=True)
 def _(ws):
     p = Processes(ws)
     create(p, "web", f'test $(wc -l < "{ws.base}/born.web") -ge 3 && exec sleep 1000; sleep 0.5; exit 3', "--restart", "on-failure", *LATER)
@@ -369,7 +369,7 @@ def _(ws):
         p.nothing_runs()
 
 
-@test("a stop whose command was killed before the holder heard of it: the policy reads it and restarts nothing")
+@test("a stop whose command was killed before the holder heard of it: the policy reads it and restarts nothing", slow=True)
 def _(ws):
     p = Processes(ws)
     create(p, "web", "exec sleep 1000", "--restart", "always", *SOON)

@@ -59,7 +59,7 @@ def start_in_namespace(p, id, then="true"):
     unshare(p.ws, IN_NAMESPACE, f"'{p.ws.binary}' proc start {id}; {then}").expect(0)
 
 
-@test("a process whose pid namespace was killed has failed, and can be started, stopped, restored and removed")
+@test("a process whose pid namespace was killed has failed, and can be started, stopped, restored and removed", slow=True)
 def _(ws):
     p = Processes(ws)
     for id in ("auto", "gone"):

@@ -152,7 +152,7 @@ def _(ws):
     eq(ws.tasuki("runs", "show", run, "--json").json["status"], "NEEDS_INPUT")
 
 
-@test("a lone word that names no run is the answer to the only question that is open: a text, an option, its number, yes; on a terminal, too")
+@test("a lone word that names no run is the answer to the only question that is open: a text, an option, its number, yes; on a terminal, too", slow=True)
 def _(ws):
     long = "a sentence that is longer than the id of any run, with blanks in it; it is the most natural answer"
     for command, word, expected in ((TEXT, "hello", "hello"), (TEXT, long, long), (TEXT, "42", "42"), (ONE, "green", "green"), (ONE, "2", "green"),

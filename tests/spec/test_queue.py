@@ -94,7 +94,7 @@ def _(ws):
     eq(ran(queue(ws)), [(f"RQ-{name}", "DONE") for name in ("base", "right", "left", "top")], "the order")
 
 
-@test("a chain of 300 dependencies, and a cycle of 300, are understood")
+@test("a chain of 300 dependencies, and a cycle of 300, are understood", slow=True)
 def _(ws):
     for n in range(300):
         add(ws, f"RQ-{n:03}", "true", depends_on=[f"RQ-{n + 1:03}"] if n < 299 else [])

@@ -111,7 +111,7 @@ def _(ws):
     no_locks(ws)
 
 
-@test("on a terminal a queue that waits says so, with the ways to end it; in a pipe it says nothing")
+@test("on a terminal a queue that waits says so, with the ways to end it; in a pipe it says nothing", slow=True)
 def _(ws):
     screen = tasuki_screen(ws, "queue", "run", "--stay", cols=80)
     text = screen.until(lambda text: re.search(r"\([1-9] s\)$", text, re.M), "the line")

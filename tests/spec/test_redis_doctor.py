@@ -44,7 +44,7 @@ def _(ws):
     eq((status, "replica" in text), ("FAIL", True), text)
 
 
-@test("another prefix, another key, dead letters: doctor names them, and a run that finds nobody says where workers are")
+@test("another prefix, another key, dead letters: doctor names them, and a run that finds nobody says where workers are", slow=True)
 def _(ws):
     redis = Redis(ws)
     key = ws.path.parent / "key"

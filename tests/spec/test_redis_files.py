@@ -74,7 +74,7 @@ def _(ws):
     eq(packs(redis), [], "packs in Redis")
 
 
-@test("files with another content than the run's are refused by the worker, and the task fails with the reason")
+@test("files with another content than the run's are refused by the worker, and the task fails with the reason", slow=True)
 def _(ws):
     redis = Redis(ws)
     (ws.path / "word").write_text("right")
@@ -96,7 +96,7 @@ def piece(data):
     return struct.pack("<I", len(data)) + data + b"\0"
 
 
-@test("a pack that was made to escape is refused, and nothing outside is written")
+@test("a pack that was made to escape is refused, and nothing outside is written", slow=True)
 def _(ws):
     redis = Redis(ws)
     far_worker(ws, redis)

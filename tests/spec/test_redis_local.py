@@ -27,7 +27,7 @@ def facts(stage):
     return (stage["status"], stage["channel"], sorted((t["task"], t["state"], t["attempt"], t["exit_code"]) for t in stage["tasks"]))
 
 
-@test("one flow at a time in memory, through Redis and with --local: the same values, the same ends")
+@test("one flow at a time in memory, through Redis and with --local: the same values, the same ends", slow=True)
 def _(ws):
     redis = Redis(ws)
     redis.worker("-j", "2", "--name", "far")

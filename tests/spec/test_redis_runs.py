@@ -339,7 +339,7 @@ def _(ws):
     ws.until(lambda: redis.call("LLEN", hints) == 0, "the worker, which waits at the list of its tag")
 
 
-@test("workers are listed, drained and stopped; a run without a worker says so once, with the command that starts one")
+@test("workers are listed, drained and stopped; a run without a worker says so once, with the command that starts one", slow=True)
 def _(ws):
     redis = Redis(ws)
     one = redis.worker("-j", "3", "--name", "one", "--tags", "gpu")

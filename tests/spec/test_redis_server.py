@@ -178,7 +178,7 @@ def _(ws):
     eq(replica.keys_without_ttl(), [], "keys without a TTL")
 
 
-@test("a worker without tasks whose primary lives on as a replica (READONLY) is soon known at the new one")
+@test("a worker without tasks whose primary lives on as a replica (READONLY) is soon known at the new one", slow=True)
 def _(ws):
     primary, replica = Redis(ws), Redis(ws)
     proxy = Proxy(ws, primary.port)
@@ -188,7 +188,7 @@ def _(ws):
              timeout=120)
 
 
-@test("a password and an ACL user: with them a run works, without them it is refused in words that do not show them")
+@test("a password and an ACL user: with them a run works, without them it is refused in words that do not show them", slow=True)
 def _(ws):
     redis = Redis(ws)
     redis.call("ACL", "SETUSER", "tasuki", "on", ">sesame", "~tasuki:*", "resetchannels", "+@all", "-@admin")

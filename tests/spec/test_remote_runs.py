@@ -93,7 +93,7 @@ def _(ws):
     ws.until(lambda: status(ws, id) == "DONE", "it is done")
 
 
-@test("12 calls at once for one request in one server: one run, 11 refusals that name it; nothing is left of their holders")
+@test("12 calls at once for one request in one server: one run, 11 refusals that name it; nothing is left of their holders", slow=True)
 def _(ws):
     add(ws, "RQ-1", GATE)
     server = agent(ws)

@@ -203,7 +203,7 @@ def _(ws):
     assert "RQ-a b.yaml:1:1: " in ws.tasuki("request", "list").expect(0).out
 
 
-@test("cycles of any length are found at once, and told from what only waits for one")
+@test("cycles of any length are found at once, and told from what only waits for one", slow=True)
 def _(ws):
     for n in range(1100):
         add(ws, f"RQ-{n}", "true", depends_on=[f"RQ-{(n + 1) % 1100}"])

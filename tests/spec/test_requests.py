@@ -179,7 +179,7 @@ def _(ws):
     eq(call(ws, "request", "edit", "RQ-1", "--title", "x", "--expected-updated-at", now).json["title"], "x", "title")
 
 
-@test("an edit of an outdated request is refused, however soon it follows the other edit; requests are listed in the order in which they were added")
+@test("an edit of an outdated request is refused, however soon it follows the other edit; requests are listed in the order in which they were added", slow=True)
 def _(ws):
     server = Server(ws)
     names = [f"RQ-{number}" for number in range(60, 0, -1)]
@@ -413,7 +413,7 @@ def _(ws):
     eq((stage["status"], len(runs_of(ws))), ("DONE", 2), "the second")
 
 
-@test("a run whose lock was forced away is cancelled")
+@test("a run whose lock was forced away is cancelled", slow=True)
 def _(ws):
     (ws.path / "f.yaml").write_text("flow: a >> b\ntasks:\n  a: {run: 'echo > up; while ! test -e go; do sleep 0.01; done'}\n"
                                     "  b: {run: 'echo b >> trace'}\n")
@@ -524,7 +524,7 @@ def _(ws):
     eq((trace(ws), len(runs_of(ws))), (["started", "started"], 1), "executions and runs")
 
 
-@test("a request that would be longer than a request's file may be is refused, and the old file stays")
+@test("a request that would be longer than a request's file may be is refused, and the old file stays", slow=True)
 def _(ws):
     long = ["x" * 120000] * 9
     call(ws, "request", "add", "t", "--id", "RQ-1", "--", "echo", *long, code=2, reason="PAYLOAD_TOO_LARGE")

@@ -272,7 +272,7 @@ def _(ws):
     eq(trace(ws), ["1", "3"], "what ran")
 
 
-@test("many ask at the same instant: one at a time, and what was pending last runs exactly once")
+@test("many ask at the same instant: one at a time, and what was pending last runs exactly once", slow=True)
 def _(ws):
     keep(ws, "tasks: {work: 'mkdir busy || echo overlap >> trace; echo $(tasuki channel get n) >> trace; rmdir busy'}\n")
     tool = ws.build / "tasuki"

@@ -219,7 +219,7 @@ def _(ws):
 
 
 for why, text, limit in [("17 MiB", LARGE.format("k", "x", 17 << 20), "16 MiB"), ("72 MB as JSON", LARGE.format("k", "\\x01", 12000000), "32 MiB")]:
-    @test(f"a task that writes {why} fails and says the limit; the run is over and can be resumed")
+    @test(f"a task that writes {why} fails and says the limit; the run is over and can be resumed", slow=True)
     def _(ws, text=text, limit=limit):
         stage = run_flow(ws, f"flow: a >> b\ntasks:\n  a: {json.dumps('test -e ok || ' + text)}\n  b: 'true'\n", code=7)
         assert limit in stage["failures"][0]["reason"] and "file" in stage["failures"][0]["reason"], stage["failures"]

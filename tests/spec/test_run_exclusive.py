@@ -203,7 +203,7 @@ def _(ws):
     call(ws, "run", "nightly")
 
 
-@test("a run whose flow's lock was taken by force is cancelled with LOCK_LOST")
+@test("a run whose flow's lock was taken by force is cancelled with LOCK_LOST", slow=True)
 def _(ws):
     keep(ws)
     proc, run = begin(ws)

@@ -56,7 +56,7 @@ def _(ws):
     call(ws, "runs", "logs", run_id, code=3)
 
 
-@test("a line that never ends is cut to the end of the log, and offset says where it begins")
+@test("a line that never ends is cut to the end of the log, and offset says where it begins", slow=True)
 def _(ws):
     run_id, path = finished(ws)
     path.write_bytes(b"x" * (20 << 20))

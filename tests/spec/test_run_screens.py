@@ -79,7 +79,7 @@ for cols, rows, lang in SIZES:
         for row in TABLE:
             show(ws, *row)
 
-    @test(f"a flow while it runs and after it, on a terminal of {cols}x{rows}: {lang}")
+    @test(f"a flow while it runs and after it, on a terminal of {cols}x{rows}: {lang}", slow=(cols, lang) != (80, "en"))
     def _(ws, cols=cols, rows=rows, lang=lang):
         furnish_files(ws)
         for name, words, there in (("run-running", ["run", "build.yaml", "-j", "2"], ("compiling", "checking")),
@@ -94,7 +94,7 @@ for cols, rows, lang in SIZES:
             eq(screen.ended(), 0, f"exit code of {words}")
             golden(ws, f"{name}-done", screen.text(scrolled=True), cols, rows, lang)
 
-    @test(f"a second run of an exclusive flow, on a terminal of {cols}x{rows}: {lang}")
+    @test(f"a second run of an exclusive flow, on a terminal of {cols}x{rows}: {lang}", slow=(cols, lang) != (80, "en"))
     def _(ws, show=show, cols=cols, rows=rows, lang=lang):
         furnish_files(ws)
         first = ws.spawn("run", "nightly", env={**AGENT, **with_tool(ws)})
@@ -113,7 +113,7 @@ for cols, rows, lang in SIZES:
         golden(ws, "run-attached", attached.text(scrolled=True), cols, rows, lang)
         ws.until(lambda: [run["status"] for run in ws.tasuki("runs", "list", "--json").json["runs"]] == ["DONE"] * 2, "the pending run is done, too")
 
-    @test(f"a run that replaces another one, on a terminal of {cols}x{rows}: {lang}")
+    @test(f"a run that replaces another one, on a terminal of {cols}x{rows}: {lang}", slow=(cols, lang) != (80, "en"))
     def _(ws, cols=cols, rows=rows, lang=lang):
         furnish_files(ws)
         first = ws.spawn("run", "nightly", env={**AGENT, **with_tool(ws)})
@@ -126,7 +126,7 @@ for cols, rows, lang in SIZES:
         eq(screen.ended(), 0, "exit code of the second")
         ws.finish(first)
 
-    @test(f"a queue that stays, on a terminal of {cols}x{rows}: {lang}")
+    @test(f"a queue that stays, on a terminal of {cols}x{rows}: {lang}", slow=(cols, lang) != (80, "en"))
     def _(ws, cols=cols, rows=rows, lang=lang):
         furnish_files(ws)
         screen = tasuki_screen(ws, "queue", "run", "--stay", cols=cols, rows=rows, lang=lang, env={**AGENT, **with_tool(ws)})
@@ -137,7 +137,7 @@ for cols, rows, lang in SIZES:
         eq(screen.ended(), 0, "exit code")
         golden(ws, "queue-stay-end", screen.text(scrolled=True), cols, rows, lang, hide=HIDE)
 
-    @test(f"a queue whose runs fail, on a terminal of {cols}x{rows}: {lang}")
+    @test(f"a queue whose runs fail, on a terminal of {cols}x{rows}: {lang}", slow=(cols, lang) != (80, "en"))
     def _(ws, show=show):
         jobs = (("build the documentation for the next release, with pictures", "true"), ("test it", "echo boom; exit 1"),
                 ("test it again", "echo starting; echo boom again >&2; exit 2"))

@@ -10,7 +10,7 @@ from harness.harness import eq, main, test  # noqa: E402
 from http_common import Server  # noqa: E402
 
 
-@test("beyond 1,000 tasks the stage says how many it leaves out, and runs tasks gives all of them by page, on the command line and over HTTP")
+@test("beyond 1,000 tasks the stage says how many it leaves out, and runs tasks gives all of them by page, on the command line and over HTTP", slow=True)
 def _(ws):
     tasks = {f"t{i:04}": {"run": ["true"]} for i in range(1100)}
     (ws.path / "f.yaml").write_text(json.dumps({"flow": " | ".join(tasks), "tasks": tasks}))
@@ -36,7 +36,7 @@ def _(ws):
     server.stop()
 
 
-@test("a run of few tasks leaves out none; runs tasks --state chooses, and a retried task is shown with its last attempt")
+@test("a run of few tasks leaves out none; runs tasks --state chooses, and a retried task is shown with its last attempt", slow=True)
 def _(ws):
     (ws.path / "f.yaml").write_text(json.dumps({"flow": "a | b", "tasks": {"a": {"run": "test -e x || { touch x; exit 1; }", "retries": 1}, "b": "exit 3"}}))
     ws.tasuki("run", "f.yaml", "--quiet", env=with_tool(ws)).expect(7)

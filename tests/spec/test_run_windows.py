@@ -299,7 +299,7 @@ def _(ws):
     eq(sorted(trace(ws)), ["a1", "b2"], "the answers that were used")
 
 
-@test("a request that may run and whose lock cannot be had lets the others pass")
+@test("a request that may run and whose lock cannot be had lets the others pass", slow=True)
 def _(ws):
     # An interrupted run whose lock is held by nobody who executes it: the book says that it may run.
     run_id = interrupted(ws)
@@ -415,7 +415,7 @@ def _(ws):
 # -- locks and signals --------------------------------------------------------------------------------------
 
 
-@test("a lock that is forced away while a task runs is noticed while it runs; what is complete is DONE all the same")
+@test("a lock that is forced away while a task runs is noticed while it runs; what is complete is DONE all the same", slow=True)
 def _(ws):
     proc, _ = begin(ws, "RQ-1")
     force = ("lock", "acquire", "request", "RQ-1", "--force", "--yes", "--pid", os.getpid())

@@ -33,7 +33,7 @@ for cols, rows, lang in SIZES:
         golden(ws, "status", text, cols, rows, lang)
 
 
-@test("lists and watch cut a command of half a megabyte")
+@test("lists and watch cut a command of half a megabyte", slow=True)
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sleep", *["x" * 100_000] * 5).expect(0)
     ws.tasuki("queue", "add", "--", "sleep", *["日" * 33_000] * 5).expect(0)
@@ -60,7 +60,7 @@ WATCH_HIDE = [(r"\btest_screens\.py\b", "PROGRAM"), (r"\d+ [KM]iB", "MEMORY"), (
               (r"(?<= deploy )[0-9a-f]+(?=…)", "ID"),  # of a run
               (r"\bprocess\.(started|exited)", "process.EVENT")]  # the last two come in either order
 for cols, rows, lang in SIZES:
-    @test(f"watch on a terminal of {cols}x{rows}: {lang}")
+    @test(f"watch on a terminal of {cols}x{rows}: {lang}", slow=(cols, lang) != (80, "en"))
     def _(ws, cols=cols, rows=rows, lang=lang):
         ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
         furnish(ws)

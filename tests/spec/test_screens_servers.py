@@ -31,7 +31,7 @@ def screens(what, sizes=(80, 60)):
     see(name, screen), which compares what is there."""
     def decorate(function):
         for cols, lang in ((cols, lang) for cols in sizes for lang in ("en", "ja")):
-            @test(f"{what}: {cols}x24, {lang}")
+            @test(f"{what}: {cols}x24, {lang}", slow=(cols, lang) != (80, "en"))
             def _(ws, cols=cols, lang=lang):
                 def see(name, screen, hide=(), text=None, flows=False):
                     golden(ws, name, text or screen.text(scrolled=True), cols, 24, lang, hide=(*hide, *PIDS), flows=flows)

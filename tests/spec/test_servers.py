@@ -256,7 +256,7 @@ def _(ws):
         eq(ws.tasuki("proc", "logs", "-n", n).expect(0).out.splitlines(), shown, f"-n {n}")
 
 
-@test("proc logs -f of several goes on over a restart, ends when all have ended, and loses nothing")
+@test("proc logs -f of several goes on over a restart, ends when all have ended, and loses nothing", slow=True)
 def _(ws):
     p = Processes(ws)
     p.script("a", "for i in $(seq 2000); do echo a $i; done; exit 1", "--restart", "on-failure", "--max-retries", "1")

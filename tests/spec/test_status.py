@@ -117,7 +117,7 @@ def lasting(document):
     return re.sub(r'"(time|age_ms|expires_in_ms|expires_at|uptime_ms|cpu_ms|rss_bytes)": ("[^"]*"|-?\d+|null)', "", text)
 
 
-@test("status costs the same with 10 runs and with 1,000: it looks at no more than it shows, and the oldest is shown if it waits")
+@test("status costs the same with 10 runs and with 1,000: it looks at no more than it shows, and the oldest is shown if it waits", slow=True)
 def _(ws):
     run_flow(ws, "tasks: {a: 'tasuki task ask Deploy?'}\n", code=8)
     run_flow(ws, "tasks: {a: 'true'}\n")
@@ -148,7 +148,7 @@ def _(ws):
     assert f"{known - 10} more" in text, text
 
 
-@test("watch --json prints one document per change, and ends with its reader")
+@test("watch --json prints one document per change, and ends with its reader", slow=True)
 def _(ws):
     proc = ws.spawn("watch", "--json")
     first = json.loads(proc.stdout.readline())

@@ -33,7 +33,7 @@ class Steps:
         eq(len(self.ws.commands) - self.before, count, f"commands until {what}")
 
 
-@test("three servers are visible with 1 command (foreman 1, pm2 4); the reason of one that fails takes 0 more (pm2 1)")
+@test("three servers are visible with 1 command (foreman 1, pm2 4); the reason of one that fails takes 0 more (pm2 1)", slow=True)
 def _(ws):
     Processes(ws)
     (ws.path / "Procfile").write_text(PROCFILE)
@@ -47,7 +47,7 @@ def _(ws):
     eq(screen.ended(), 0, "exit code")
 
 
-@test("foreman beside it: the same Procfile, 1 command; the other servers end with the one that fails")
+@test("foreman beside it: the same Procfile, 1 command; the other servers end with the one that fails", slow=True)
 def _(ws):
     if not shutil.which("foreman"):
         raise Skip("foreman is not installed")

@@ -100,7 +100,7 @@ def _(ws):
     agent.close()
 
 
-@test("the lock of an ended start is kept as long as somebody whom it has left behind has it")
+@test("the lock of an ended start is kept as long as somebody whom it has left behind has it", slow=True)
 def _(ws):
     command = "setsid sleep 1000 & echo $! > left.tmp; mv left.tmp left; exec sleep 1000"
     ws.tasuki("proc", "create", "p", "--", "sh", "-c", command).expect(0)

@@ -442,13 +442,13 @@ def _(ws):
     eq(value["lock_info"]["pid_alive"], True, "pid_alive")
 
 
-@test("matrix: when writing fails the status is failure, and no incomplete lock is left")
+@test("matrix: when writing fails the status is failure, and no incomplete lock is left", slow=True)
 def _(ws):
     seen = fail_every_call(ws, "ENOSPC", ACQUIRE)
     assert "Failed to write lock file" in seen, seen
 
 
-@test("matrix: when the rename or the verification fails the status is failure, and no new lock is left")
+@test("matrix: when the rename or the verification fails the status is failure, and no new lock is left", slow=True)
 def _(ws):
     foreign_sprint(ws, dead_pid())
     seen = fail_every_call(ws, "EIO", (*ACQUIRE, "--force"), before=ws.lock_path("sprint").read_text())
@@ -501,7 +501,7 @@ def _(ws):
     check_u2(ws.tasuki(*CHECK), "clean", 0, "check")
 
 
-@test("who asks again for the sprint that it holds is told so, and is not told to wait for itself")
+@test("who asks again for the sprint that it holds is told so, and is not told to wait for itself", slow=True)
 def _(ws):
     ws.tasuki(*ACQUIRE).expect(0)
     eq(check_u2(ws.tasuki(*ACQUIRE), "blocked", 4, "acquire")["errors"], [], "errors")

@@ -133,7 +133,7 @@ def is_following(pid):
     return bool(caught & 1 << (signal.SIGHUP - 1))
 
 
-@test("only what has another definition is restarted; what is no longer in the file is named and left alone")
+@test("only what has another definition is restarted; what is no longer in the file is named and left alone", slow=True)
 def _(ws):
     p = Processes(ws)
     write(ws, "Procfile", PROCFILE)
@@ -155,7 +155,7 @@ def _(ws):
     p.stop("db")
 
 
-@test("the first of tasuki.yaml, process-compose.yaml and Procfile is read, here or above; -f reads another")
+@test("the first of tasuki.yaml, process-compose.yaml and Procfile is read, here or above; -f reads another", slow=True)
 def _(ws):
     p = Processes(ws)
     write(ws, "Procfile", "c: exec sleep 1000\n")
@@ -289,7 +289,7 @@ processes:
 """
 
 
-@test("what has completed for others is not run again while they run; after down, or when one of them is to start, it is")
+@test("what has completed for others is not run again while they run; after down, or when one of them is to start, it is", slow=True)
 def _(ws):
     p = Processes(ws)
     log = ws.path / "log"
@@ -359,7 +359,7 @@ def _(ws):
     assert error["message"].endswith("web: depends_on must be a map, such as {db: {condition: process_healthy}}"), error
 
 
-@test("down stops the processes of a file whose .env has a mistake or is gone by now")
+@test("down stops the processes of a file whose .env has a mistake or is gone by now", slow=True)
 def _(ws):
     p = Processes(ws)
     write(ws, "Procfile", "web: sleep 1000\n")
@@ -427,7 +427,7 @@ def _(ws):
     p.stop("web")
 
 
-@test("an export is for every checkout: up runs the code of the worktree, or of the clone, that it is in")
+@test("an export is for every checkout: up runs the code of the worktree, or of the clone, that it is in", slow=True)
 def _(ws):
     def git(*words):
         subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=ws.path, check=True, capture_output=True)
@@ -496,7 +496,7 @@ def _(ws):
     other.close()
 
 
-@test("SIGINT of an agent's up leaves what another agent has restarted since, and names it; a person's stops it, and names it, too")
+@test("SIGINT of an agent's up leaves what another agent has restarted since, and names it; a person's stops it, and names it, too", slow=True)
 def _(ws):
     p = Processes(ws)
     write(ws, "Procfile", "db: exec sleep 1000\nweb: exec sleep 1000\n")
@@ -519,7 +519,7 @@ def _(ws):
     other.close()
 
 
-@test("a person whose up restarts what a living agent started reads whose it was, on the screen and with --detach")
+@test("a person whose up restarts what a living agent started reads whose it was, on the screen and with --detach", slow=True)
 def _(ws):
     p = Processes(ws)
     other = client(ws, "claude-code")
@@ -611,7 +611,7 @@ def _(ws):
     check_chain(ws)
 
 
-@test("up ends by itself when all have ended: 0 if all ended well, else 7; --json prints a document per line")
+@test("up ends by itself when all have ended: 0 if all ended well, else 7; --json prints a document per line", slow=True)
 def _(ws):
     Processes(ws)
     write(ws, "Procfile", "one: echo first\ntwo: echo second >&2\n")
@@ -653,7 +653,7 @@ def _(ws):
         assert f"process-compose.yaml:{why}\n" in ws.tasuki("up").expect(2).err, text
 
 
-@test("an error that does not name its process has the name in front, also with --quiet")
+@test("an error that does not name its process has the name in front, also with --quiet", slow=True)
 def _(ws):
     Processes(ws)
     write(ws, "Procfile", "one: exec sleep 1000\ntwo: exec sleep 1000\n")
@@ -668,7 +668,7 @@ def _(ws):
     guard.rmdir()
 
 
-@test("a process that cannot be started comes with the command that helps, said once")
+@test("a process that cannot be started comes with the command that helps, said once", slow=True)
 def _(ws):
     Processes(ws)
     write(ws, "Procfile", "bad: /no/such/program\n")
@@ -693,7 +693,7 @@ def _(ws):
     ws.tasuki("down").expect(0)
 
 
-@test("fifty processes that write as fast as they can: every line is shown, once and in order")
+@test("fifty processes that write as fast as they can: every line is shown, once and in order", slow=True)
 def _(ws):
     Processes(ws)
     count, lines = 50, 1000
@@ -812,7 +812,7 @@ def _(ws):
     eq(screen.ended(), 0, "exit code")
 
 
-@test("after bg, what is typed is the shell's and costs nothing; after fg, d detaches as before")
+@test("after bg, what is typed is the shell's and costs nothing; after fg, d detaches as before", slow=True)
 def _(ws):
     screen = stopped_up(ws, "echo stopped; bg; until test -e go; do sleep 0.05; done; read line; echo got $line")
     screen.until_text("stopped")

@@ -30,7 +30,7 @@ def let_go(ws, proc):
     proc.wait(60)
 
 
-@test("a wait for a lock says for whom, since when and the place in line, once, and nothing else follows")
+@test("a wait for a lock says for whom, since when and the place in line, once, and nothing else follows", slow=True)
 def _(ws):
     holder = run_held(ws, "deploy", env=AGENT)
     first, line = waits_in_pipe(ws, "lock", "run", "deploy", "--wait", "60s", "--", "true")
@@ -42,7 +42,7 @@ def _(ws):
     eq(ws.finish(first).err, "", "what follows the line")
 
 
-@test("a wait for the sprint names the holder, and others see the wait; over MCP and HTTP it ends with an answer, and the server stays alive")
+@test("a wait for the sprint names the holder, and others see the wait; over MCP and HTTP it ends with an answer, and the server stays alive", slow=True)
 def _(ws):
     holder = sleeper(ws)
     words = {"session": "s-2", "epic": "e"}
@@ -81,7 +81,7 @@ def _(ws):
     server.stop()
 
 
-@test("waits for a run, a process and a workflow name their starter or owner")
+@test("waits for a run, a process and a workflow name their starter or owner", slow=True)
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
     ws.tasuki("proc", "start", "web", env=AGENT).expect(0)
@@ -133,7 +133,7 @@ def _(ws):
     eq(ws.tasuki("wait", "process", "web").expect(0).err, "", "nothing to wait for")
 
 
-@test("on a terminal the line is updated in place, is gone at the end, and Ctrl-C ends the wait")
+@test("on a terminal the line is updated in place, is gone at the end, and Ctrl-C ends the wait", slow=True)
 def _(ws):
     holder = run_held(ws, "deploy", env=AGENT)
     screen = tasuki_screen(ws, "lock", "run", "deploy", "--wait", "60s", "--", "echo", "done", cols=140)
@@ -150,7 +150,7 @@ def _(ws):
     assert screen.ended() in (130, 4), screen.text()
 
 
-@test("a start that waits until a process is ready says so on a terminal, and nothing in a pipe")
+@test("a start that waits until a process is ready says so on a terminal, and nothing in a pipe", slow=True)
 def _(ws):
     ws.tasuki("proc", "create", "web", "--ready", "log:serving", "--", "sh", "-c",
               "while ! test -e go; do sleep 0.1; done; echo serving; exec sleep 1000").expect(0)
@@ -168,7 +168,7 @@ def _(ws):
     ws.tasuki("proc", "stop", "web").expect(0)
 
 
-@test("a start that waits for what a process depends on says so on a terminal, and nothing in a pipe")
+@test("a start that waits for what a process depends on says so on a terminal, and nothing in a pipe", slow=True)
 def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
     for id in ("db", "cache"):
@@ -197,7 +197,7 @@ processes:
 """
 
 
-@test("up says on its last line for whom it waits, until it waits no more; in a pipe once")
+@test("up says on its last line for whom it waits, until it waits no more; in a pipe once", slow=True)
 def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
     (ws.path / "tasuki.yaml").write_text(NEEDS)
@@ -219,7 +219,7 @@ def _(ws):
     assert "Waiting" not in (rest := ws.finish(piped).expect(0).err), rest
 
 
-@test("up that was detached while a process waits for another one says so until that is started, too")
+@test("up that was detached while a process waits for another one says so until that is started, too", slow=True)
 def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "stop", "--all"))
     (ws.path / "tasuki.yaml").write_text(NEEDS)

@@ -73,7 +73,7 @@ def _(ws):
     screen.until_gone("WAITING")
 
 
-@test("the cells of processes stand below each other, also of one that is stopped and of one that is not ready")
+@test("the cells of processes stand below each other, also of one that is stopped and of one that is not ready", slow=True)
 def _(ws):
     started(ws, "a", env={"TASUKI_AGENT": "someone-with-a-long-name"})
     started(ws, "b", env={"TASUKI_AGENT": "bob"})
@@ -156,7 +156,7 @@ def _(ws):
     screen.until_gone("▼")
 
 
-@test("Enter shows the details of a thing with its log, live; Esc, q and Left go back")
+@test("Enter shows the details of a thing with its log, live; Esc, q and Left go back", slow=True)
 def _(ws):
     started(ws, "web", "echo one; until [ -e go ]; do sleep 0.05; done; echo two; echo bad >&2; exec sleep 1000")
     screen = watching(ws, until=["web", "EVENTS"])
@@ -230,7 +230,7 @@ def _(ws):
     screen.until_text("  the end")
 
 
-@test("s starts a process, x stops it, r restarts it; the screen says what came out")
+@test("s starts a process, x stops it, r restarts it; the screen says what came out", slow=True)
 def _(ws):
     ws.at_close(lambda: ws.tasuki("proc", "remove", "web", "--force"))
     ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
@@ -262,7 +262,7 @@ def _(ws):
     screen.until_gone("no output")
 
 
-@test("a key means the thing that was shown, whatever comes before it in the list, and nothing when it is gone")
+@test("a key means the thing that was shown, whatever comes before it in the list, and nothing when it is gone", slow=True)
 def _(ws):
     started(ws, "mm")
     screen = watching(ws, until=["mm", "Running"])

@@ -363,7 +363,7 @@ def _(ws):
     assert len(questions) == 1 and "web was started by claude-code: dev server" in questions[0], questions
 
 
-@test("people and scripts are not asked and read whose it was; an agent on the command line is asked, and --yes answers")
+@test("people and scripts are not asked and read whose it was; an agent on the command line is asked, and --yes answers", slow=True)
 def _(ws):
     of_first(ws)
     refused = ws.tasuki("proc", "stop", "web", env={"TASUKI_AGENT": "bob"}).expect(6)
@@ -388,7 +388,7 @@ def _(ws):
     eq(client(ws, "codex").ok("stop_process", id="mine")["state_name"], "Stopped", "state")
 
 
-@test("one's own processes, those of ended agents and those of people are free")
+@test("one's own processes, those of ended agents and those of people are free", slow=True)
 def _(ws):
     first = of_first(ws)
     first.ok("restart_process", id="web")
@@ -400,7 +400,7 @@ def _(ws):
     other.ok("stop_process", id="web")
 
 
-@test("two agents below one program, each with its TASUKI_AGENT, are asked about each other's processes, not about their own")
+@test("two agents below one program, each with its TASUKI_AGENT, are asked about each other's processes, not about their own", slow=True)
 def _(ws):
     alpha, beta = {"TASUKI_AGENT": "alpha"}, {"TASUKI_AGENT": "beta"}
     ws.tasuki("proc", "create", "w", "--start", "--", "sleep", "1000", env=alpha).expect(0)
@@ -464,7 +464,7 @@ def _(ws):
     ws.tasuki("proc", "stop", "web", env={"TASUKI_AGENT": "helper", "TASUKI_INSTANCE_ID": instance}).expect(0)
 
 
-@test("the guard is configured: warn goes on with a warning, off says nothing, another word is an error")
+@test("the guard is configured: warn goes on with a warning, off says nothing, another word is an error", slow=True)
 def _(ws):
     of_first(ws)
     other = client(ws, "codex")
@@ -499,7 +499,7 @@ def _(ws):
     eq(agent.call("stop_process", id="web", confirm_token=token)["structuredContent"]["state_name"], "Stopped", "state")
 
 
-@test("several processes: one question names them all, and nothing is stopped without a yes")
+@test("several processes: one question names them all, and nothing is stopped without a yes", slow=True)
 def _(ws):
     first = of_first(ws)
     first.ok("create_process", id="api", command="sleep", args=["1000"], start=True)

@@ -82,7 +82,7 @@ def _(ws):
     eq(let_end(client), 0, "the client's exit code")
 
 
-@test("waiting for another tool's process that has ended but was not reaped costs no processor time")
+@test("waiting for another tool's process that has ended but was not reaped costs no processor time", slow=True)
 def _(ws):
     client = d39(ws)
     eq(answer(client), "acquired", "the client's answer")
