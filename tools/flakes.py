@@ -9,14 +9,16 @@
     test-alone    ./dev test, 3 times
     test-busy     ./dev test, once beside four busy loops
 
-Without a PART all of them. A run continues where the last one stopped, as long as the commit is the same; the state and the
-logs of the runs that failed are in build-flakes/COMMIT/. The exit status is 1 when a run has failed.
+Without a PART all of them. A run continues where the last one stopped, as long as what is built and tested is the same
+(documents may change); the state and the logs of the runs that failed are in build-flakes/KEY/. The exit status is 1 when a run
+has failed.
 """
 
 import argparse
 import contextlib
 import ctypes
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -40,6 +42,7 @@ PARTS = {  # name: (./dev command, surroundings, how often)
     "test-alone": ("test", "alone", 3),
     "test-busy": ("test", "busy", 1),
 }
+TESTED = ("src", "include", "share", "ui", "tests", "examples", "meson.build")
 LOOPS = 4
 SHARE = 0.2  # of one processor
 RUN_DEADLINE_S = 3 * 3600
@@ -149,8 +152,18 @@ def run_once(command, around, log):
     return found[-1] if found else f"exit {code} without a result", code == 0 and bool(found)
 
 
+def key_of_sources():
+    """Of everything that is built and tested, as it is in the working tree."""
+    found = hashlib.sha256()
+    names = subprocess.run(["git", "ls-files", "-z", "dev", *TESTED], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    for name in sorted(filter(None, names.split("\0"))):
+        path = ROOT / name
+        found.update(name.encode() + b"\0" + (path.read_bytes() if path.is_file() else b"") + b"\0")
+    return found.hexdigest()[:12]
+
+
 class State:
-    """What was run for this commit: [{part, seconds, said, passed, log}]."""
+    """What was run for these sources: [{part, seconds, said, passed, log}]."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -203,9 +216,7 @@ def main():
     parser.add_argument("part", nargs="?", choices=PARTS)
     parser.add_argument("count", nargs="?", type=int)
     options = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True,
-                            check=True).stdout.strip()
-    folder = HOME / commit
+    folder = HOME / key_of_sources()
     folder.mkdir(parents=True, exist_ok=True)
     parts = [options.part] if options.part else list(PARTS)
     with open(HOME / "lock", "w") as lock:
