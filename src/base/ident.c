@@ -136,6 +136,12 @@ static int proc_stat_read(pid_t pid, struct proc_stat *ret)
     return 0;
 }
 
+bool process_is_stopped(pid_t pid)
+{
+    struct proc_stat stat;
+    return proc_stat_read(pid, &stat) == 0 && (stat.state == 'T' || stat.state == 't');
+}
+
 int proc_id_of(pid_t pid, struct proc_id *ret)
 {
     struct proc_stat stat;

@@ -35,6 +35,8 @@ const char *host_name(void);  /* cached */
 int proc_id_of(pid_t pid, struct proc_id *ret);
 /* Whether exactly that process still runs. */
 enum liveness proc_id_liveness(const struct proc_id *id);
+/* Whether it does not run because of a signal (Ctrl-Z) or a debugger. False also if that cannot be found out. */
+bool process_is_stopped(pid_t pid);
 /* The same, and what the process uses, from one look at it; *ret_usage is of that process only with LIVE_ALIVE. */
 struct proc_usage {
     uint64_t cpu_ticks; /* user and system time */

@@ -309,16 +309,27 @@ static bool is_head(const struct attempt *a)
 
 #define LINE_LOOK_MS 1000
 
-static bool is_left_free(void *data)
+/* Whether the first in line is stopped. A waiter of another pid namespace cannot be asked. */
+static bool is_head_stopped(const struct attempt *a)
 {
-    struct attempt *a = data;
-    a->idle_looks = looks_takeable(a) ? a->idle_looks + 1 : 0;
-    return a->idle_looks == 2;
+    pid_t pid;
+    off_t head = GUARD_TICKET_BASE + (off_t)a->ticket;
+    while (fs_lock_probe(a->guard.fd, F_RDLCK, GUARD_TICKET_BASE, head - GUARD_TICKET_BASE, &head) == 1)
+        ; /* each is before the last one */
+    return guard_byte_holders(&a->guard, head, &pid, 1) == 1 && process_is_stopped(pid);
 }
 
-/* Gets in line and waits until nobody is before us. Somebody who is stopped while he waits must not keep a free lock from those
- * behind him: a lock that could be taken at two looks in a row is gone for. (Who waits for ever blocks in the kernel and does
- * not look.) */
+/* A free lock is not kept by a waiter that is stopped. One that runs may only be late on a busy machine: it has more time. */
+static bool is_left_free(void *data)
+{
+    enum { STOPPED_LOOKS = 2, LATE_LOOKS = 15 };
+    struct attempt *a = data;
+    a->idle_looks = looks_takeable(a) ? a->idle_looks + 1 : 0;
+    return a->idle_looks >= LATE_LOOKS || (a->idle_looks >= STOPPED_LOOKS && is_head_stopped(a));
+}
+
+/* Gets in line and waits until nobody is before us, or those before us leave a free lock where it is. (A call of the library that
+ * waits for ever blocks in the kernel and does not look.) */
 static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *err)
 {
     char key[LINE_KEY_SIZE];

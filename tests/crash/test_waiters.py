@@ -42,7 +42,7 @@ class Queue:
         eq(self.holder.stderr.readline().strip(), "in", "the holder's first word")
         self.waiters = []
 
-    def add(self, wait="100s", then=":"):
+    def add(self, wait="forever", then=":"):
         number = len(self.waiters)
         proc = self.ws.spawn("lock", "run", "w", "--wait", wait, "--", "sh", "-c", f"echo {number} >>order; {then}")
         self.waiters.append(proc)
