@@ -163,7 +163,7 @@ def _(ws):
 @test("a restart of the policy that is made at once is waited for; one in a back-off is not")
 def _(ws):
     p = Processes(ws)
-    p.script("twice", "test -e two && exec sleep 1000; touch two; exit 1", "--restart", "on-failure", "--cwd", str(ws.path))
+    p.script("twice", "test -e two && exec sleep 1000; : > two; exit 1", "--restart", "on-failure", "--cwd", str(ws.path))
 
     def start():
         p.call("stop", "twice")
