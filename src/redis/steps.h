@@ -7,7 +7,7 @@
 
 #include "redis/conn.h"
 
-#define STEPS_NAME "tasuki_v2_"
+#define STEPS_NAME "tasuki_v3_"
 #define KEY_MAX    512
 
 enum steps_answer {

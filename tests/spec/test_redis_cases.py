@@ -109,8 +109,8 @@ for _what, _renewals in (("past the lease", 10), ("for a minute", 105)):
         ws.until(lambda: "b" in trace(ws), "b")
         runner.send_signal(signal.SIGSTOP)
         meta = redis.call("KEYS", "tasuki:*:meta")[0]
-        tick = int(redis.call("HGET", meta, "tick"))
-        ws.until(lambda: int(redis.call("HGET", meta, "tick")) > tick + renewals, "renewals, five for each lease", timeout=400)
+        tick = int(redis.call("HGET", meta, "fence"))
+        ws.until(lambda: int(redis.call("HGET", meta, "fence")) > tick + renewals, "renewals, five for each lease", timeout=400)
         runner.send_signal(signal.SIGCONT)
         (ws.path / "go").touch()
         eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
