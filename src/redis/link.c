@@ -37,9 +37,10 @@ static void out_add(struct link *l, struct parcel words)
     out->session = strdup(parcel_text(&words));
     out->tags = strdup(parcel_text(&words));
     parcel_next(&words, &spec);
+    out->values = strdup(parcel_text(&words));
     struct buf item = {.max = FRAME_MAX};
     sign_put(&item, &l->settings, l->root, out->id, &spec);
-    BUG(!out->session || !out->tags || item.failed);
+    BUG(!out->session || !out->tags || !out->values || item.failed);
     out->spec = item.data;
     out->spec_len = item.len;
     LIST_GROW(l->outs, l->out_count, l->out_room, 64);
@@ -58,6 +59,7 @@ void out_drop(struct link *l, struct out *out)
     json_object_del(l->index, out->id);
     free(out->session);
     free(out->tags);
+    free(out->values);
     free(out->spec);
     free(out);
 }

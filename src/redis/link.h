@@ -26,7 +26,7 @@ enum out_state { OUT_NEW, OUT_PUSHED, OUT_CLAIMED, OUT_ENDED };
 /* An attempt that is out. */
 struct out {
     char id[48], fence[24], worker[160];
-    char *session, *tags, *spec;
+    char *session, *tags, *spec, *values; /* values: the session whose values it reads; "": none */
     size_t spec_len;
     enum out_state state;
     bool was_sent;  /* the server may know it: an answer can be lost */

@@ -275,7 +275,7 @@ static int make_files(struct worker *w, struct worker_place *place, const struct
         snprintf(files->channel, PATH_MAX, "%.4000s/empty.json", w->scratch);
         if (make_empty(files->channel) < 0)
             return -1;
-    } else if (talk_channel(w, place->run, wire->session, wire->channel, files->channel) < 0) {
+    } else if (talk_channel(w, place->run, wire->values ? wire->values : "", wire->channel, files->channel) < 0) {
         return -1;
     }
     place->log_fd = fs->openat(AT_FDCWD, files->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
