@@ -129,9 +129,20 @@ void remote_close(struct runner *runner)
     json_decref(runner->remote.other_versions);
 }
 
+/* The link has closed its socket: it has removed what the run had on the server, or could not; or somebody has killed it before that. */
+static bool link_was_killed(struct remote *remote)
+{
+    int status = 0;
+    while (waitpid(remote->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    remote->pid = 0;
+    return WIFSIGNALED(status);
+}
+
 void remote_end(struct runner *runner)
 {
     struct remote *remote = &runner->remote;
+    struct tsk_error err;
     int64_t until = clock_now().boot_ms + REMOTE_END_MS;
     char data[REMOTE_READ];
     if (remote->fd < 0)
@@ -141,8 +152,16 @@ void remote_end(struct runner *runner)
     while (clock_now().boot_ms < until) {
         struct pollfd one = {.fd = remote->fd, .events = POLLIN};
         remote_write(runner);
-        if (poll(&one, 1, remote->out.len ? 10 : 500) > 0 && recv(remote->fd, data, sizeof data, MSG_DONTWAIT) == 0)
+        if (poll(&one, 1, remote->out.len ? 10 : 500) <= 0)
+            continue;
+        ssize_t len = recv(remote->fd, data, sizeof data, MSG_DONTWAIT);
+        if (len > 0 || (len < 0 && (errno == EAGAIN || errno == EINTR)))
+            continue;
+        bool was_killed = link_was_killed(remote);
+        link_reap(runner);
+        if (!was_killed || link_start(runner, &err) < 0)
             break;
+        remote_say(runner, "end", NULL);
     }
     link_reap(runner);
     local_end(runner);

@@ -3,11 +3,14 @@ time, of the runner, of its link and of redis-server. A witness outside of tasuk
 after each run: every task has ended once in the journal, the channel is what a simple model says, and nothing is left in Redis.
 
 TASUKI_STORM_TASKS: how many tasks the long storm has; TASUKI_STORM_SIDES: in how many workspaces at once, each with a server, workers and
-strikes of its own; TASUKI_STORM_SEED: of the first side (what is struck depends on the machine's time, too)."""
+strikes of its own; TASUKI_STORM_SEED: of the first side (what is struck depends on the machine's time, too); TASUKI_STORM_KEEP: where
+the files of a side go that failed."""
 
+import collections
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 import threading
@@ -26,6 +29,7 @@ SIDES = int(os.environ.get("TASUKI_STORM_SIDES", os.cpu_count() or 1))
 STRIKES = 12  # in a run of the short storm
 WORKERS, PLACES, LEASE_S = 4, 8, 3
 PAST_LEASE_S = LEASE_S * 1.4
+AOF_S = 1  # so much a server that is killed forgets (everysec)
 PARTS = 8  # as in redis_task.c
 RUN_S = 3600  # a run that has not ended by then never will
 MEMORY_MORE = 2 << 20  # what the server may keep of its own (clients, AOF buffers)
@@ -90,6 +94,7 @@ class Storm:
         self.ws, self.rng = ws, random.Random(seed)
         self.redis = Redis(ws, "--appendonly", "yes", "--appendfsync", "everysec")
         self.workers, self.resting, self.runner, self.struck = [], {}, None, {}
+        self.strikes, self.server_killed, self.ended = collections.deque(maxlen=12), 0, 0
         (ws.path / "locks").mkdir()
         for _ in range(WORKERS):
             self.workers.append(self.redis.worker("-j", str(PLACES)))
@@ -112,6 +117,7 @@ class Storm:
         send(pid, signal.SIGSTOP)
         self.resting[what] = threading.Thread(target=go_on, daemon=True)
         self.resting[what].start()
+        return "stopped"
 
     def wake_all(self):
         for thread in list(self.resting.values()):
@@ -120,65 +126,79 @@ class Storm:
     def strike(self):
         way = self.rng.choices([self.hit_worker, self.hit_guard, self.hit_task, self.hit_link, self.hit_runner, self.hit_server],
                                [5, 3, 4, 2, 2, 2])[0]
-        self.struck[way.__name__] = self.struck.get(way.__name__, 0) + (way() is not False)
+        how = way()
+        if how:
+            what = f"{way.__name__[4:]} {how}"
+            self.struck[what] = self.struck.get(what, 0) + 1
+            self.strikes.append((time.monotonic(), what))
 
     def hit_worker(self):
         index = self.rng.randrange(WORKERS)
         worker = self.workers[index]
         if worker in self.resting:
-            return False
+            return None
         if self.rng.random() < 0.5:
             return self.stop(worker.pid, worker)
         worker.kill()
         worker.wait()
         self.workers[index] = self.redis.worker("-j", str(PLACES))
+        return "killed"
 
     def hit_guard(self):
         worker = self.rng.choice(self.workers)
         guards = [pid for pid in children_of(worker.pid) if name_of(pid) == "tasuki-guard"]
         if worker in self.resting or not guards:
-            return False
-        if self.rng.random() < 0.5:
-            return self.stop(guards[0], worker)
-        send(guards[0], signal.SIGKILL)
+            return None
+        return self.stop(guards[0], worker) if self.rng.random() < 0.5 else send(guards[0], signal.SIGKILL)
 
     def hit_task(self):
         worker = self.rng.choice(self.workers)
         tasks = [pid for pid in children_of(worker.pid) if name_of(pid) not in ("tasuki-worker", "tasuki-guard")]
         if worker in self.resting or not tasks:
-            return False
-        if self.rng.random() < 0.3:
-            return self.stop(tasks[0], worker)
-        send(tasks[0], signal.SIGKILL)
+            return None
+        return self.stop(tasks[0], worker) if self.rng.random() < 0.3 else send(tasks[0], signal.SIGKILL)
 
     def hit_link(self):
         links = [pid for pid in children_of(self.runner.pid) if name_of(pid) == "tasuki-worker"]
         if "runner" in self.resting or not links:
-            return False
-        if self.rng.random() < 0.5:
-            return self.stop(links[0], "runner")
-        send(links[0], signal.SIGKILL)
+            return None
+        return self.stop(links[0], "runner") if self.rng.random() < 0.5 else send(links[0], signal.SIGKILL)
 
     def hit_runner(self):
         if "runner" in self.resting:
-            return False
+            return None
         if self.rng.random() < 0.5:
             return self.stop(self.runner.pid, "runner")
         self.runner.kill()
+        return "killed"
 
     def hit_server(self):
         if "server" in self.resting:
-            return False
+            return None
         way = self.rng.randrange(3)
         if way == 0:
             self.redis._hang_up()
             self.stop(self.redis.process.pid, "server")
             self.resting["server"].join()
-        elif way == 1:
+            return "stopped"
+        if way == 1:
+            self.server_killed = time.monotonic()
             self.redis.kill()
             self.redis.start()
-        else:
-            self.redis.call("FLUSHALL")
+            return "killed"
+        self.redis.call("FLUSHALL")
+        return "emptied"
+
+    def keep(self):
+        """For the one who looks for the cause of a failure: the last strikes, and all files if TASUKI_STORM_KEEP names a directory."""
+        now = time.monotonic()
+        for at, what in self.strikes:
+            print(f"# {now - at:.1f} s ago: {what}", flush=True)
+        if self.ended:
+            print(f"# {now - self.ended:.1f} s ago: the last look at the run", flush=True)
+        if os.environ.get("TASUKI_STORM_KEEP"):
+            shutil.copytree(self.ws.base, pathlib.Path(os.environ["TASUKI_STORM_KEEP"]) / str(time.time()), symlinks=True,
+                            ignore_dangling_symlinks=True, copy_function=copy_plain)
 
     # ---- a run ----
 
@@ -197,7 +217,7 @@ class Storm:
         until = time.monotonic() + RUN_S
         while time.monotonic() < until:
             time.sleep(self.rng.random() * pause)
-            code = self.runner.poll()
+            code, self.ended = self.runner.poll(), time.monotonic()
             if code == 0:
                 break
             if code is not None:
@@ -220,8 +240,20 @@ class Storm:
         wrong = {key: (values.get(key), expected.get(key)) for key in {*values, *expected} if values.get(key) != expected.get(key)}
         eq(wrong, {}, f"values that differ from the model in {graph.text}")
         eq(overlaps(self.ws), [], "tasks of which two copies ran at once")
-        self.ws.until(lambda: self.redis.call("KEYS", f"tasuki:{{{run}}}:*") in ([], [f"tasuki:{{{run}}}:meta"]), "no key of the run")
         eq(self.redis.keys_without_ttl(), [], "keys without a TTL")
+        self.no_key_of(run)
+
+    def no_key_of(self, run):
+        keys = lambda: [key for key in self.redis.call("KEYS", f"tasuki:{{{run}}}:*") if key != f"tasuki:{{{run}}}:meta"]
+        if self.server_killed > self.ended - 2 * AOF_S:  # it may have gone back to before the end of the run: the keys expire
+            for key in keys():
+                self.redis.call("DEL", key)
+        self.ws.until(lambda: not keys(), f"no key of {run}, but {keys()}")
+
+
+def copy_plain(source, target):
+    if pathlib.Path(source).is_file():  # and no socket, say
+        shutil.copy2(source, target)
 
 
 def overlaps(ws):
@@ -241,6 +273,7 @@ def send(pid, number):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+    return "killed" if number == signal.SIGKILL else None
 
 
 class Score:
@@ -281,7 +314,11 @@ def side(ws, score, seed, sizes, strikes, pause):
     one = Storm(ws, seed)
     while count := score.take(sizes, one.rng):
         graph = Graph(one.rng, count)
-        one.judge(graph, one.run(graph, pause, strikes))
+        try:
+            one.judge(graph, one.run(graph, pause, strikes))
+        except BaseException:
+            one.keep()
+            raise
         score.add(count)
     ws.until(lambda: one.used_memory() < one.memory + MEMORY_MORE, "memory at its baseline")
     score.end(one, len(ws.events("task.lost")))
