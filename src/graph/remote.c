@@ -372,21 +372,28 @@ static void say_problem(const struct runner *runner, const char *key, const char
     log_problem(&err);
 }
 
-/* Such a worker returns each task again: it has an event once, and the first of them a word here. `id`: of its process. */
-static bool say_version(struct runner *runner, const char *worker, const char *id)
+/* The first worker that cannot execute tasks of our version. `id`: of its process. */
+static void name_version(struct runner *runner, const char *id)
 {
     struct tsk_error err;
+    if (runner->remote.has_said_version)
+        return;
+    error_set(&err, TSK_ENVIRONMENT, "remote_version", "run", runner->run.id, "worker", id, NULL);
+    error_add_next(&err, "tasuki workers list --redis %s", runner->options.remote_shown);
+    log_problem(&err);
+    runner->remote.has_said_version = true;
+}
+
+/* A worker that has returned a task because of its version returns each one: it has an event once. */
+static bool say_version(struct runner *runner, const char *worker, const char *id)
+{
     struct remote *remote = &runner->remote;
     if (json_object_get(remote->other_versions, worker))
         return false;
     if (!remote->other_versions)
         remote->other_versions = json_object();
     json_object_set_new(remote->other_versions, worker, json_true());
-    if (json_object_size(remote->other_versions) > 1)
-        return true;
-    error_set(&err, TSK_ENVIRONMENT, "remote_version", "run", runner->run.id, "worker", id, NULL);
-    error_add_next(&err, "tasuki workers list --redis %s", runner->options.remote_shown);
-    log_problem(&err);
+    name_version(runner, id);
     return true;
 }
 
@@ -462,6 +469,8 @@ static void take_frame(struct runner *runner, struct parcel words)
         say_problem(runner, "remote_away", runner->remote.away);
     } else if (strcmp(what, "here") == 0)
         runner->remote.away[0] = '\0';
+    else if (strcmp(what, "version") == 0)
+        name_version(runner, parcel_text(&words));
     else if (strcmp(what, "stale") == 0)
         say_problem(runner, "remote_stale", "");
     else

@@ -14,7 +14,7 @@
  *
  * To the link: `open ROOT EPOCH LEASE INTERRUPTED LOCAL`, `files HASH PATH`, `channel SESSION VERSION OLD TEXT`, `push ID SESSION TAGS SPEC VALUES`, `stop ID`, `ack ID`,
  * `end`. From it: `claimed ID FENCE WORKER COMMIT`, `log ID FENCE OFFSET BYTES`, `end ID FENCE WORKER RESULT`, `lost ID WHY WORKER`, `gone ID`
- * (stopped before it began), `places N`, `nobody OTHERS`, `away WHY`, `here`, `stale`, `open`. */
+ * (stopped before it began), `places N`, `nobody OTHERS`, `version WORKER`, `away WHY`, `here`, `stale`, `open`. */
 #ifndef GRAPH_REMOTE_H
 #define GRAPH_REMOTE_H
 

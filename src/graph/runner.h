@@ -134,6 +134,7 @@ struct remote {
     struct buf in, out, acks; /* acks: of ends that the journal does not have yet */
     size_t in_at;
     int64_t places;         /* of all workers; -1: not known */
+    bool has_said_version;  /* that there is a worker of another version */
     char away[256];         /* why the link cannot reach the server; "": it can */
     json_t *other_versions; /* workers that have returned a task because of its version: name → true; NULL: none */
     char files[SHA256_HEX_SIZE]; /* the hash of what travels with it; "": nothing */

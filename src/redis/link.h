@@ -77,7 +77,7 @@ struct link {
     int64_t connect_ms, look_ms, wake_ms, workers_ms, live_ms, end_ms, keys_ms;
     int64_t places;
     size_t untrimmed; /* entries that were read, and may still be on the server */
-    bool is_away, said_nobody, has_new;
+    bool is_away, said_nobody, said_version, has_new;
     struct tsk_error away; /* why it is away */
 };
 

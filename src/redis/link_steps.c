@@ -482,6 +482,16 @@ void link_leases(struct link *l)
 
 /* ---- the pool ------------------------------------------------------------------------------------------- */
 
+/* A worker whose program stores its data in another way takes nothing of this run: said of the first one. */
+static bool is_of_our_version(struct link *l, const json_t *worker)
+{
+    bool is_ours = json_text_is(worker, "layout", STEPS_LAYOUT);
+    if (!is_ours && !l->said_version)
+        link_tell(l, "version", json_get_string(worker, "id", ""), NULL);
+    l->said_version = l->said_version || !is_ours;
+    return is_ours;
+}
+
 static void count_places(struct link *l, int64_t waited)
 {
     struct tsk_error err;
@@ -492,7 +502,8 @@ static void count_places(struct link *l, int64_t waited)
         return;
     json_each (workers, i, worker) {
         const char *only = json_get_string(worker, "run", "");
-        if (json_text_is(worker, "state", "up") && (!*only || strcmp(only, l->root) == 0))
+        if (json_text_is(worker, "state", "up") && (!*only || strcmp(only, l->root) == 0) &&
+            is_of_our_version(l, worker))
             places += json_get_int(worker, "places", 0);
     }
     snprintf(number, sizeof number, "%lld", (long long)places);

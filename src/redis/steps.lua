@@ -5,7 +5,7 @@ local LIFE, ENDED, QUEUES, PAGE, STREAM = 604800, 120, 64, 256, 2048
 local MANY, PORTION = 1000, 16 -- arguments of one command; attempts whose specifications are read before their bytes are counted
 local FRONT = 1000 -- of a queue
 local ENTRY = 65536 -- bytes after which an entry of the results is full
-local LAYOUT = '3 ' -- of what is stored; a program with another one takes the server for another one, and leaves the run alone
+local LAYOUT = '3 ' -- of what is stored (STEPS_LAYOUT); a program with another one takes the server for another one, and leaves the run alone
 local base, meta
 local call -- redis.call, which is not there while the library is loaded
 
@@ -49,7 +49,7 @@ local function enter(server, step, owner, ...)
   local m = call('HMGET', meta, 'server', 'step', 'phase', 'ended', 'owner', ...)
   if m[4] then return {'ENDED'} end
   if not m[1] then return {'GONE'} end
-  if m[1] ~= server then return {'SERVER'} end
+  if m[1] ~= server then return {string.match(m[1], ' (.*)') == string.match(server, ' (.*)') and 'LAYOUT' or 'SERVER'} end
   if tonumber(m[2]) < tonumber(step) then return {'BEHIND'} end
   if owner and m[5] ~= owner then return {'OWNER'} end
   return nil, m[3], m[2], m[6], m[7], m[8], m[9]

@@ -39,13 +39,14 @@ struct worker_run {
     struct steps steps;
     struct rundir run;
     struct executor executor;
-    int64_t number;   /* of the claim (W3) */
-    bool is_asked;    /* a claim with that number was sent, and not answered */
-    bool has_work;    /* a claim may find something */
-    int64_t lease_ms; /* of the last claim */
-    int64_t retry_ms; /* the server does not know the run now: nothing is sent until then */
-    bool is_over;     /* the server said so: what the worker has of it is dropped */
-    int64_t look_ms;  /* when it was last of use */
+    int64_t number;        /* of the claim (W3) */
+    bool is_asked;         /* a claim with that number was sent, and not answered */
+    bool has_work;         /* a claim may find something */
+    int64_t lease_ms;      /* of the last claim */
+    int64_t retry_ms;      /* the server does not know the run now: nothing is sent until then */
+    bool has_said_version; /* that it is of another version */
+    bool is_over;          /* the server said so: what the worker has of it is dropped */
+    int64_t look_ms;       /* when it was last of use */
     struct worker_run *next;
 };
 

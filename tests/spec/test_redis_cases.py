@@ -186,4 +186,26 @@ def _(ws):
     eq([len(ws.events(type)) for type in ("task.lost", "task.started")], [1, 2], "events of a task that the same worker has returned twice")
 
 
+@test("runner and worker whose programs store their data in different ways say so, once, and the run waits for another worker")
+def _(ws):
+    redis = Redis(ws)
+    old, foreign = "tasuki:{pool default}:w:old.1.2", "RUN-20200101T000000-000000"
+    redis.call("SET", old, "\t".join(["old.1.2", "old", "host", "", "4", "0", "up", "0.0.9", "", "", ""]), "EX", 600)
+    redis.call("ZADD", "tasuki:{pool default}:w", 1, "old.1.2")
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace'}}\n"), "--json", env=redis.env())
+    ws.until(lambda: run_ids(ws), "the run")
+    info = redis.call("INFO", "server")
+    server = next(line.split(":")[1] for line in info.splitlines() if line.startswith("run_id:"))
+    redis.call("HSET", f"tasuki:{{{foreign}}}:meta", "server", f"1 {server}", "step", 1, "phase", "open")
+    redis.call("EXPIRE", f"tasuki:{{{foreign}}}:meta", 600)
+    redis.call("ZADD", "tasuki:{pool default}:live", 1, foreign)
+    new = redis.worker("-j", "1", "--name", "new")
+    ws.until(lambda: f"run={foreign}" in new.log.read_text(), "the worker's word")
+    result = ws.finish(runner).expect(0)
+    eq(result.err.count("old.1.2 cannot execute the tasks of RUN-"), 1, f"how often the runner says so in {result.err}")
+    eq([line.split("task= ")[1] for line in new.log.read_text().splitlines() if f"run={foreign}" in line],
+       ["is a run of another version of tasuki, and is left to others"], "what the worker says")
+    eq(trace(ws), ["new"], "where it ran")
+
+
 main(__name__)

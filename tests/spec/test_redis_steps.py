@@ -277,7 +277,7 @@ def _(ws):
     steps = Steps(ws)
     steps.open()
     steps.redis.call("HSET", META, "server", "1 S1")
-    eq(steps.next(1), ["SERVER"], "a claim")
+    eq(steps.next(1), ["LAYOUT"], "a claim")
     eq(steps.begin("r2", 2)[3], "OTHER", "what the run was")
 
 
