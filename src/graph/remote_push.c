@@ -45,6 +45,20 @@ static void push_channel(struct runner *runner, struct running *slot)
     slot->channel_file = file->number;
 }
 
+void remote_values_end(struct runner *runner, uint32_t scope, const char *session)
+{
+    struct channel_file *file = &runner->files[scope];
+    struct buf *out = &runner->remote.out;
+    if (runner->remote.fd < 0 || !file->number)
+        return;
+    size_t began = frame_begin(out);
+    parcel_puts(out, "forget");
+    parcel_puts(out, session);
+    parcel_put_int(out, version_of(runner, file->number));
+    frame_end(out, began);
+    file->number = 0;
+}
+
 /* The task's own variables, then the parameters of the run. */
 static void remote_put_env(const struct runner *runner, const struct flow_task *task, struct buf *env,
                            size_t *ret_count)

@@ -151,6 +151,8 @@ static void take_words(struct link *l, struct parcel words)
         l->files_path = strdup(parcel_text(&words));
     } else if (strcmp(what, "channel") == 0)
         link_channel(l, words);
+    else if (strcmp(what, "forget") == 0)
+        link_forget(l, words);
     else if (strcmp(what, "ack") == 0)
         take_ack(l, parcel_text(&words));
     else if (strcmp(what, "stop") == 0)
@@ -264,7 +266,7 @@ static void link_loop(struct link *l)
 static void link_init(struct link *l, int fd)
 {
     uint64_t number = 0;
-    *l = (struct link){.fd = fd, .places = -1, .index = json_object(), .acks = json_array()};
+    *l = (struct link){.fd = fd, .places = -1, .index = json_object(), .acks = json_array(), .forgets = json_array()};
     l->in.max = l->outgoing.max = 1u << 30;
     l->calls.fd = l->results.fd = -1;
     l->ends_last = &l->ends;

@@ -210,14 +210,27 @@ local function advance(a)
   return {'OK', step}
 end
 
+-- The values of a session up to that version are not needed any more.
+local function forget_values(key, old)
+  for _, version in ipairs(call('HKEYS', base .. key)) do
+    if tonumber(version) <= tonumber(old) then call('HDEL', base .. key, version) end
+  end
+end
+
+-- server step owner {session old}: of sessions that have ended.
+local function forget(a)
+  local bad, _, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  for at = 5, #a, 2 do forget_values('channel:' .. a[at], a[at + 1]) end
+  return {'OK', step}
+end
+
 -- server step owner session version text: the values of a session, once per version; the versions up to `old` are not needed any more.
 local function channel(a)
   local bad = enter(a[2], a[3], a[4])
   if bad then return bad end
   local key = 'channel:' .. a[5]
-  for _, version in ipairs(call('HKEYS', base .. key)) do
-    if tonumber(version) <= tonumber(a[8]) then call('HDEL', base .. key, version) end
-  end
+  forget_values(key, a[8])
   call('HSET', base .. key, a[6], a[7])
   call('SADD', base .. 'names', key)
   live(key)
@@ -513,7 +526,7 @@ local function log(a)
   return {'OK', step, 'y'}
 end
 
-local steps = {begin = begin, holders = holders, sweep = sweep, open = open, advance = advance, channel = channel, next = next_ones,
+local steps = {begin = begin, holders = holders, sweep = sweep, open = open, advance = advance, channel = channel, forget = forget, next = next_ones,
   leases = leases, renew = renew, give_back = give_back, reclaim = reclaim, stop = stop, log = log}
 
 local function main(keys, argv)

@@ -83,6 +83,22 @@ def _(ws):
     eq(len(read["end"]), 14, "keys after the group")
 
 
+@test("the values of a branch leave the server when its group has ended, not with the run")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "4")
+    flow = write_flow(ws, "flow: begin >> (a >> b | c >> d) >> end\ntasks:\n  begin: {run: 'echo k=1 >> $TASUKI_OUTPUT'}\n"
+                      "  end: {run: 'echo end >> trace; until test -e go; do sleep 0.05; done'}\n" + "".join(
+                          f"  {t}: {{run: 'cat $TASUKI_CHANNEL > read.{t}; echo {t}=1 >> $TASUKI_OUTPUT'}}\n" for t in "abcd"))
+    runner = ws.spawn("run", flow, "--json", env=redis.env())
+    ws.until(lambda: trace(ws), "the end")
+    key = f"tasuki:{{{only_run(ws)}}}:channel:"
+    ws.until(lambda: redis.call("KEYS", key + "*") == [key + only_run(ws)], "only the values of the session that goes on", timeout=20)
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq([json.loads((ws.path / f"read.{t}").read_text()) for t in "bd"], [{"k": 1, "a": 1}, {"k": 1, "c": 1}], "what the branches have read")
+
+
 @test("groups in groups: a session's id may be longer than the name of a file", slow=True)
 def _(ws):
     redis = Redis(ws)
