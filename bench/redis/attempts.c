@@ -4,7 +4,7 @@
  *     bench-redis attempts N DEPTH SHARED WORKERS    N attempts; SHARED 1: the ends of a turn share a call, 0: a call each
  *     bench-redis diamonds N                         fetch, two, store: one after another
  *     bench-redis queued N                           N attempts wait: memory, and how long a claim takes
- *     bench-redis calls N                            a function that does nothing */
+ *     bench-redis calls N WRITES                     a function that does nothing; WRITES 1: that writes one key */
 #include "base/clock.h"
 #include "graph/wire.h"
 #include "redis/steps.h"
@@ -368,14 +368,17 @@ static void measure_queued(long total)
     print_times(times, CLAIMS, more);
 }
 
-static void measure_calls(long total)
+static void measure_calls(long total, bool is_writing)
 {
     struct tsk_error err;
+    const char *name = is_writing ? "bench_write" : "bench_nothing";
     redis_say(&conn, NULL, &err, "FUNCTION", "LOAD", "REPLACE",
-              "#!lua name=bench_nothing\nredis.register_function('bench_nothing', function() return 'OK' end)", NULL);
+              "#!lua name=bench_calls\nredis.register_function('bench_nothing', function() return 'OK' end)\n"
+              "redis.register_function('bench_write', function(keys) return redis.call('SET', keys[1], 'x') end)",
+              NULL);
     double began = now_s();
     for (long i = 0; i < total; i++)
-        if (redis_say(&conn, NULL, &err, "FCALL", "bench_nothing", "0", NULL) < 0)
+        if (redis_say(&conn, NULL, &err, "FCALL", name, "1", "bench:written", NULL) < 0)
             fail("FCALL");
     printf("{\"seconds\": %.6f, \"calls\": %ld}\n", now_s() - began, total);
 }
@@ -396,7 +399,7 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "queued") == 0)
         measure_queued(total);
     else if (strcmp(mode, "calls") == 0)
-        measure_calls(total);
+        measure_calls(total, argc > 3 && argv[3][0] == '1');
     else
         fail("what is to be measured?");
     return 0;

@@ -92,7 +92,9 @@ def throughput(context, mode, rounds, scale):
     try:
         for _ in range(rounds):
             turns = {("tasuki", 1): [ours, "attempts", 4000 // scale, 1, 1, 1], ("tasuki", 50): [ours, "attempts", 16000 // scale, 50, 1, 1],
-                     ("tasuki single", 50): [ours, "attempts", 12000 // scale, 50, 0, 1], ("calls", 1): [ours, "calls", 10000 // scale]}
+                     ("tasuki single", 50): [ours, "attempts", 12000 // scale, 50, 0, 1], ("calls", 1): [ours, "calls", 10000 // scale, 0]}
+            if mode != "no AOF":
+                turns["writes", 1] = [ours, "calls", 4000 // scale, 1]
             for name, words in peers(context).items():
                 if name == "BullMQ" or mode == "no AOF":
                     turns |= {(name, depth): words(depth, (2000, 4000)[depth > 1] // scale, server.port) for depth in (1, 50)}
@@ -122,6 +124,7 @@ def throughput_rows(context, rounds, scale, raw):
         for depth, limit in ((1, 3.5), (50, 6)) if mode == "no AOF" else ((1, 3), (50, 3)):
             rows.append(Row(f"no-op attempts, depth {depth}, {mode}", *beside(medians, f"tasuki {depth}", f"BullMQ {depth}"), "at least", limit, "x"))
         if mode != "no AOF":
+            rows.append(Row(f"depth 1 beside bare FCALLs that write, {mode}", *beside(medians, "tasuki 1", "writes 1")))
             continue
         rows.append(Row("one end per call, depth 50", *beside(medians, "tasuki single 50", "BullMQ 50"), "at least", 4, "x"))
         for name in ("tasuki 50", "tasuki single 50"):

@@ -180,7 +180,7 @@ inline serve_end() {
 #ifndef FREEZE
            assert(COPIES == 0 || kept != cur);
 #endif
-           S.st[kept] = DONE; S.f[kept] = kf; S.at[kept] = 0; S.ended[kept] = kf; letter = 'y'
+           S.st[kept] = DONE; S.f[kept] = kf; S.ended[kept] = kf; letter = 'y' /* its lease stays until it is acknowledged */
         :: else -> if :: S.ph == SETTLING && S.st[kept] == NONE -> letter = 'd' :: else fi
         fi
      :: else
@@ -309,7 +309,7 @@ active proctype runner() {
          S.ep = (S.ep + 1 > epoch -> S.ep + 1 : epoch); epoch = S.ep;
          S.srv = sid; S.ph = SETTLING; S.fence = epoch * 8;
          i = 1;
-         do :: i < NI -> if :: may_be_early && S.at[i] -> S.rev[i] = S.f[i] :: else fi; i++ :: else -> break od;
+         do :: i < NI -> if :: may_be_early && S.at[i] && S.st[i] == LEASED -> S.rev[i] = S.f[i] :: else fi; i++ :: else -> break od;
          i = 0 };
        atomic {
          if :: FITS ->
@@ -364,9 +364,9 @@ active proctype runner() {
              if :: S.at[cur] == 2 -> S.at[cur] = 1; rage = 0 :: else fi
        fi }
 #ifdef NOWAIT
-  :: atomic { phase == OPEN && FITS && S.at[cur] == 1 ->
+  :: atomic { phase == OPEN && FITS && S.at[cur] == 1 && S.st[cur] == LEASED ->
 #else
-  :: atomic { phase == OPEN && FITS && S.at[cur] == 1 && rage >= L ->
+  :: atomic { phase == OPEN && FITS && S.at[cur] == 1 && S.st[cur] == LEASED && rage >= L ->
 #endif
 #ifdef PROMPT
        assert(rage < L);

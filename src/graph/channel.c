@@ -2,6 +2,7 @@
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,13 @@ static const char *const kind_names[] = {[EFFECT_SET] = "set", [EFFECT_ADD] = "a
 static json_t *value_out(const struct channel *channel, const json_t *value)
 {
     return channel->is_copying ? json_deep_copy(value) : json_incref((json_t *)value);
+}
+
+/* C6. */
+static uint64_t version_next(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
 }
 
 int channel_init(struct channel *channel, bool is_copying, struct tsk_error *err)
@@ -25,6 +33,7 @@ int channel_fork(struct channel *channel, struct channel *parent, struct tsk_err
     *channel = (struct channel){.written = json_object(), .is_copying = parent->is_copying};
     pthread_mutex_init(&channel->mutex, NULL);
     pthread_mutex_lock(&parent->mutex);
+    channel->version = parent->version;
     channel->base = parent->is_copying ? json_deep_copy(parent->values) : json_copy(parent->values);
     pthread_mutex_unlock(&parent->mutex);
     channel->values = json_copy(channel->base);
@@ -171,7 +180,7 @@ static int values_change(struct channel *channel, const json_t *some, struct tsk
         json_object_set(channel->values, key, value);
         json_object_set_new(channel->written, key, json_true());
     }
-    channel->version++;
+    channel->version = version_next();
     return 0;
 }
 
@@ -426,7 +435,7 @@ int channel_merge(struct channel *into, struct channel *const *branches, uint32_
         json_decref(into->written);
         into->values = json_incref(values);
         into->written = json_incref(written);
-        into->version++;
+        into->version = version_next();
     }
     json_decref(values); /* still with the lock, see channel_apply */
     json_decref(written);

@@ -10,6 +10,7 @@
  *  C5  Values are never changed in place, so sessions of one thread share them. Sessions that several threads use (is_copying)
  *      share nothing: a value that leaves or enters a channel is a copy, because only one thread at a time may touch jansson's
  *      reference counts.
+ *  C6  Channels of one version have the same values, so what has been written down for one need not be for the other.
  *
  * Threads: one mutex per channel; effects belong to one task. */
 #ifndef GRAPH_CHANNEL_H
@@ -27,7 +28,7 @@ struct channel {
     json_t *values;   /* object */
     json_t *base;     /* as they were at the fork; NULL for a root */
     json_t *written;  /* object: key -> true */
-    uint64_t version; /* grows with every change */
+    uint64_t version; /* of the values: another one with every change, and no other channel's but that of a fork (C6) */
     bool is_copying;  /* C5; inherited by forks */
 };
 

@@ -70,6 +70,8 @@ struct memory_status {
 struct memory_watcher {
     void (*branch_ended)(void *data, const char *session, const char *branch, bool has_failed);
     void (*group_ended)(void *data, const char *session, const char *group, enum outcome outcome);
+    /* A branch's session ends: nobody reads its values any more. */
+    void (*session_ends)(void *data, uint32_t scope, const char *session);
     void (*conflict)(void *data, const char *session, const char *key, const char *rule, const char *first,
                      const char *second);
     /* A task ended without having run: skipped, blocked or stopped. */

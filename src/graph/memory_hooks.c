@@ -62,6 +62,15 @@ static bool memory_group_merges(void *engine, uint32_t group)
     return false;
 }
 
+static void say_sessions_end(struct memory *m, uint32_t group)
+{
+    const struct graph *graph = m->plan.graph;
+    uint32_t scope = graph_group(graph, group)->first_branch;
+    for (uint32_t i = 0; i < graph_group(graph, group)->branch_count;
+         i++, scope = graph_scope(graph, scope)->next_branch)
+        m->watcher.session_ends(m->watcher.data, scope, memory_session_id(m, scope));
+}
+
 static void memory_group_ended(void *engine, uint32_t group, enum outcome outcome)
 {
     struct memory *m = engine;
@@ -78,6 +87,8 @@ static void memory_group_ended(void *engine, uint32_t group, enum outcome outcom
     if (m->watcher.group_ended)
         m->watcher.group_ended(m->watcher.data, memory_session_id(m, graph_node(graph, node)->scope),
                                graph_name(graph, node, buf), outcome);
+    if (m->watcher.session_ends)
+        say_sessions_end(m, group);
     session_end(&m->plan, group);
 }
 

@@ -37,7 +37,7 @@ static void remote_write(struct runner *runner)
     runner->polls[runner->parallel + 1].events = (short)(POLLIN | (remote->out.len ? POLLOUT : 0));
 }
 
-static void remote_say(struct runner *runner, const char *word, const char *text)
+void remote_say(struct runner *runner, const char *word, const char *text)
 {
     struct buf *out = &runner->remote.out;
     size_t began = frame_begin(out);
@@ -126,11 +126,23 @@ void remote_close(struct runner *runner)
     buf_clear(&runner->remote.in);
     buf_clear(&runner->remote.out);
     buf_clear(&runner->remote.acks);
+    json_decref(runner->remote.other_versions);
+}
+
+/* The link has closed its socket: it has removed what the run had on the server, or could not; or somebody has killed it before that. */
+static bool link_was_killed(struct remote *remote)
+{
+    int status = 0;
+    while (waitpid(remote->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    remote->pid = 0;
+    return WIFSIGNALED(status);
 }
 
 void remote_end(struct runner *runner)
 {
     struct remote *remote = &runner->remote;
+    struct tsk_error err;
     int64_t until = clock_now().boot_ms + REMOTE_END_MS;
     char data[REMOTE_READ];
     if (remote->fd < 0)
@@ -140,8 +152,16 @@ void remote_end(struct runner *runner)
     while (clock_now().boot_ms < until) {
         struct pollfd one = {.fd = remote->fd, .events = POLLIN};
         remote_write(runner);
-        if (poll(&one, 1, remote->out.len ? 10 : 500) > 0 && recv(remote->fd, data, sizeof data, MSG_DONTWAIT) == 0)
+        if (poll(&one, 1, remote->out.len ? 10 : 500) <= 0)
+            continue;
+        ssize_t len = recv(remote->fd, data, sizeof data, MSG_DONTWAIT);
+        if (len > 0 || (len < 0 && (errno == EAGAIN || errno == EINTR)))
+            continue;
+        bool was_killed = link_was_killed(remote);
+        link_reap(runner);
+        if (!was_killed || link_start(runner, &err) < 0)
             break;
+        remote_say(runner, "end", NULL);
     }
     link_reap(runner);
     local_end(runner);
@@ -156,137 +176,7 @@ size_t remote_window(const struct runner *runner)
     return places < 1 ? 1 : (size_t)places < runner->parallel ? (size_t)places : runner->parallel;
 }
 
-/* ---- attempts that leave -------------------------------------------------------------------------------- */
-
-/* A worker keeps the values of a version, and a runner that continues with the run counts from the beginning: its epoch tells them apart. */
-static int64_t version_of(const struct runner *runner, uint32_t number)
-{
-    return number ? (int64_t)runner->epoch << 32 | number : 0;
-}
-
-/* The values that the attempt may read travel once per version. */
-static void push_channel(struct runner *runner, struct running *slot)
-{
-    struct channel_file *file = &runner->files[slot->scope];
-    const void *session = session_of(memory_plan(runner->memory), slot->scope);
-    struct buf text CLEANUP(buf_clear) = {.max = FRAME_MAX / 2};
-    uint64_t version;
-    json_t *values CLEANUP_JSON = memory_values(runner->memory, &slot->claim, &version);
-    if (json_object_size(values) == 0)
-        return;
-    if (!file->number || file->session != session || file->version != version) {
-        uint32_t oldest = ++runner->file_number;
-        *file = (struct channel_file){.session = session, .version = version, .number = oldest};
-        for (size_t i = 0; i < runner->parallel; i++)
-            if (runner->running[i].is_used && runner->running[i].scope == slot->scope &&
-                runner->running[i].channel_file && runner->running[i].channel_file < oldest)
-                oldest = runner->running[i].channel_file;
-        json_write(&text, values, false);
-        size_t began = frame_begin(&runner->remote.out);
-        parcel_puts(&runner->remote.out, "channel");
-        parcel_puts(&runner->remote.out, slot->claim.session);
-        parcel_put_int(&runner->remote.out, version_of(runner, file->number));
-        parcel_put_int(&runner->remote.out, version_of(runner, oldest - 1));
-        parcel_put(&runner->remote.out, text.data, text.len);
-        frame_end(&runner->remote.out, began);
-    }
-    file->users++;
-    slot->channel_file = file->number;
-}
-
-/* The task's own variables, then the parameters of the run. */
-static void remote_put_env(const struct runner *runner, const struct flow_task *task, struct buf *env,
-                           size_t *ret_count)
-{
-    const char *pair = task ? flow_string(runner->flow, task->env) : NULL;
-    *ret_count = 0;
-    for (uint32_t k = 0; task && k < task->env_count; k++, pair += strlen(pair) + 1, ++*ret_count)
-        buf_put(env, pair, strlen(pair) + 1);
-    json_each (runner->params, i, param) {
-        buf_put(env, json_string_value(param), json_string_length(param) + 1);
-        ++*ret_count;
-    }
-}
-
-static void put_spec(struct runner *runner, const struct running *slot, const char *answer, struct buf *out)
-{
-    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    struct buf env CLEANUP(buf_clear) = {.max = 4u << 20};
-    char **argv = task_argv(runner, slot);
-    struct wire_spec spec = {.run = runner->run.id,
-                             .session = slot->claim.session,
-                             .task = slot->claim.task,
-                             .chain = runner->chain,
-                             .attempt = slot->claim.attempt,
-                             .cwd = task ? flow_string(runner->flow, task->cwd) : NULL,
-                             .argv = argv,
-                             .timeout_ms = task ? task->timeout_ms : 0,
-                             .grace_ms = runner->executor.grace_ms,
-                             .channel = version_of(runner, slot->channel_file),
-                             .answer = answer,
-                             .files = runner->remote.files};
-    while (argv[spec.argc])
-        spec.argc++;
-    remote_put_env(runner, task, &env, &spec.env_count);
-    spec.env = buf_str(&env);
-    wire_put_spec(out, &spec);
-    free(argv);
-}
-
-static int remote_read_answer(struct runner *runner, const struct running *slot, struct buf *ret, struct tsk_error *err)
-{
-    char name[64];
-    bool has_answer;
-    if (task_answer(runner, slot, &has_answer, err) < 0)
-        return -1;
-    snprintf(name, sizeof name, "answer.%llu", (unsigned long long)slot->claim.fence);
-    return has_answer && fs_read_file(runner->run.dir, name, OUTPUT_MAX, ret) < 0
-               ? fs_error(err, "read", runner->run.dir, name)
-               : 0;
-}
-
-static void remote_id(const struct runner *runner, const struct running *slot, char id[48])
-{
-    snprintf(id, 48, "%llu.%zu.%u", (unsigned long long)slot->claim.fence, (size_t)(slot - runner->running),
-             slot->remote.pushes);
-}
-
-void remote_push(struct runner *runner, struct running *slot)
-{
-    char id[48];
-    struct tsk_error err;
-    struct buf spec CLEANUP(buf_clear) = {.max = FRAME_MAX / 2}, answer CLEANUP(buf_clear) = {.max = OUTPUT_MAX};
-    slot->process.pid = -1; /* none here, but it has been started */
-    slot->remote.is_claimed = false;
-    slot->remote.pushes++;
-    if (remote_read_answer(runner, slot, &answer, &err) < 0) {
-        task_complete(runner, slot, OUTCOME_FAILED, 126, NULL, &err);
-        return;
-    }
-    if (!slot->channel_file)
-        push_channel(runner, slot);
-    put_spec(runner, slot, answer.len ? buf_str(&answer) : NULL, &spec);
-    remote_id(runner, slot, id);
-    const struct flow_task *task = runner_flow_task(runner, slot->claim.node);
-    struct buf *out = &runner->remote.out;
-    size_t began = frame_begin(out);
-    parcel_puts(out, "push");
-    parcel_puts(out, id);
-    parcel_puts(out, slot->claim.session);
-    parcel_puts(out, task ? flow_string(runner->flow, task->tags) : NULL);
-    parcel_put(out, spec.data, spec.len);
-    frame_end(out, began);
-}
-
-void remote_stop(struct runner *runner, struct running *slot, enum stop why)
-{
-    char id[48];
-    if (slot->process.stops != STOP_NONE)
-        return;
-    slot->process.stops = why;
-    remote_id(runner, slot, id);
-    remote_say(runner, "stop", id);
-}
+/* ---- what waits to be sent ------------------------------------------------------------------------------- */
 
 void remote_flush(struct runner *runner)
 {
@@ -339,6 +229,25 @@ static void take_commit(struct runner *runner, struct running *slot, const char 
                     json_pack("{s:s, s:s, s:s}", "worker", worker, "commit", commit, "runner_commit", ours), true);
 }
 
+static void say_started(struct runner *runner, struct running *slot)
+{
+    slot->remote.is_unsaid = false;
+    runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
+                json_pack("{s:i, s:s, s:s, s:o*}", "attempt", (int)slot->claim.attempt, "worker", slot->remote.worker,
+                          "fence", slot->remote.fence, "log_from",
+                          slot->log_from ? json_integer((json_int_t)slot->log_from) : NULL),
+                true);
+}
+
+/* It executes the task after all: a worker of that name has our version now. */
+static void version_is_ours(struct runner *runner, struct running *slot)
+{
+    if (!slot->remote.is_unsaid)
+        return;
+    json_object_del(runner->remote.other_versions, slot->remote.worker);
+    say_started(runner, slot);
+}
+
 static void take_claimed(struct runner *runner, struct running *slot, struct parcel words)
 {
     struct now now = clock_now();
@@ -349,6 +258,7 @@ static void take_claimed(struct runner *runner, struct running *slot, struct par
     if (!slot->is_log_named)
         task_log_goes_on(runner, slot);
     snprintf(slot->remote.worker, sizeof slot->remote.worker, "%s", worker);
+    snprintf(slot->remote.fence, sizeof slot->remote.fence, "%s", fence);
     slot->started_ms = now.boot_ms;
     slot->started_wall_ms = now.wall_ms;
     view_set(runner, slot->claim.node,
@@ -358,10 +268,9 @@ static void take_claimed(struct runner *runner, struct running *slot, struct par
                                  .worker = view_worker(runner, worker, slot->remote.commit),
                                  .takeovers = (uint8_t)slot->remote.takeovers,
                                  .started_ms = now.wall_ms});
-    runner_fact(runner, "task.started", slot->claim.session, slot->claim.task,
-                json_pack("{s:i, s:s, s:s, s:o*}", "attempt", (int)slot->claim.attempt, "worker", slot->remote.worker,
-                          "fence", fence, "log_from", slot->log_from ? json_integer((json_int_t)slot->log_from) : NULL),
-                true);
+    slot->remote.is_unsaid = json_object_get(runner->remote.other_versions, worker) != NULL;
+    if (!slot->remote.is_unsaid)
+        say_started(runner, slot);
 }
 
 /* Bytes that are there already are not written twice. */
@@ -463,15 +372,29 @@ static void say_problem(const struct runner *runner, const char *key, const char
     log_problem(&err);
 }
 
-/* Once: such a worker returns each task again. */
-static void say_version(struct runner *runner, const char *worker)
+/* The first worker that cannot execute tasks of our version. `id`: of its process. */
+static void name_version(struct runner *runner, const char *id)
 {
     struct tsk_error err;
-    error_set(&err, TSK_ENVIRONMENT, "remote_version", "run", runner->run.id, "worker", worker, NULL);
+    if (runner->remote.has_said_version)
+        return;
+    error_set(&err, TSK_ENVIRONMENT, "remote_version", "run", runner->run.id, "worker", id, NULL);
     error_add_next(&err, "tasuki workers list --redis %s", runner->options.remote_shown);
-    if (!runner->remote.has_said_version)
-        log_problem(&err);
+    log_problem(&err);
     runner->remote.has_said_version = true;
+}
+
+/* A worker that has returned a task because of its version returns each one: it has an event once. */
+static bool say_version(struct runner *runner, const char *worker, const char *id)
+{
+    struct remote *remote = &runner->remote;
+    if (json_object_get(remote->other_versions, worker))
+        return false;
+    if (!remote->other_versions)
+        remote->other_versions = json_object();
+    json_object_set_new(remote->other_versions, worker, json_true());
+    name_version(runner, id);
+    return true;
 }
 
 /* R2. */
@@ -482,9 +405,7 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
     bool is_sure = strcmp(why, "unsure") != 0, has_begun = strcmp(why, LOST_VERSION) != 0;
     slot->remote.takeovers += is_sure && has_begun;
-    if (!has_begun)
-        say_version(runner, worker);
-    if (is_sure)
+    if (is_sure && (has_begun || say_version(runner, slot->remote.worker, worker)))
         runner_fact(runner, "task.lost", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
                               "times", (int)slot->remote.takeovers),
@@ -520,6 +441,8 @@ static void take_about_slot(struct runner *runner, const char *what, struct parc
         ack_later(runner, id);
     if (!slot)
         return;
+    if (strcmp(what, "log") == 0 || strcmp(what, "end") == 0)
+        version_is_ours(runner, slot);
     if (strcmp(what, "claimed") == 0)
         take_claimed(runner, slot, words);
     else if (strcmp(what, "log") == 0)
@@ -546,6 +469,8 @@ static void take_frame(struct runner *runner, struct parcel words)
         say_problem(runner, "remote_away", runner->remote.away);
     } else if (strcmp(what, "here") == 0)
         runner->remote.away[0] = '\0';
+    else if (strcmp(what, "version") == 0)
+        name_version(runner, parcel_text(&words));
     else if (strcmp(what, "stale") == 0)
         say_problem(runner, "remote_stale", "");
     else
@@ -561,9 +486,10 @@ static void link_died(struct runner *runner)
         log_problem(&err);
         runner_cancel(runner);
     }
+    for (size_t i = 0; i < runner->flow->graph.scopes.count; i++)
+        runner->files[i].number = 0; /* the values have to travel again */
     for (size_t i = 0; i < runner->parallel; i++) {
         struct running *slot = &runner->running[i];
-        runner->files[slot->scope].number = 0; /* the values have to travel again */
         if (!slot->is_used || slot->process.pid != -1)
             continue;
         slot->channel_file = 0;

@@ -12,9 +12,9 @@
  *  R6  A runner that is cancelled twice does not wait for a server that cannot be reached: it leaves the run as if it had died.
  *      The mark stays (remote_mark.h), so that nothing begins before the attempts that are out have ended.
  *
- * To the link: `open ROOT EPOCH LEASE INTERRUPTED LOCAL`, `files HASH PATH`, `channel SESSION VERSION OLD TEXT`, `push ID SESSION TAGS SPEC`, `stop ID`, `ack ID`,
+ * To the link: `open ROOT EPOCH LEASE INTERRUPTED LOCAL`, `files HASH PATH`, `channel SESSION VERSION OLD TEXT`, `forget SESSION OLD`, `push ID SESSION TAGS SPEC VALUES`, `stop ID`, `ack ID`,
  * `end`. From it: `claimed ID FENCE WORKER COMMIT`, `log ID FENCE OFFSET BYTES`, `end ID FENCE WORKER RESULT`, `lost ID WHY WORKER`, `gone ID`
- * (stopped before it began), `places N`, `nobody OTHERS`, `away WHY`, `here`, `stale`, `open`. */
+ * (stopped before it began), `places N`, `nobody OTHERS`, `version WORKER`, `away WHY`, `here`, `stale`, `open`. */
 #ifndef GRAPH_REMOTE_H
 #define GRAPH_REMOTE_H
 
@@ -29,8 +29,13 @@ int remote_begin(struct runner *runner, struct tsk_error *err);
 void remote_end(struct runner *runner);
 /* The runner ends: the link goes with it, and attempts that are out stay out. */
 void remote_close(struct runner *runner);
+/* Says a word to the link, with a text if it is not NULL. */
+void remote_say(struct runner *runner, const char *word, const char *text);
+/* remote_push.c */
 void remote_push(struct runner *runner, struct running *slot);
 void remote_stop(struct runner *runner, struct running *slot, enum stop why);
+/* The values of a branch that has ended need not be kept. */
+void remote_values_end(struct runner *runner, uint32_t scope, const char *session);
 /* Sends what waits, also the acknowledgements of what the journal now has. */
 void remote_flush(struct runner *runner);
 /* Something can be read. */

@@ -111,13 +111,14 @@ struct running {
     bool is_log_named; /* the log has that path; before, it is the slot's file */
     int64_t log_from;  /* where its output begins in a log that continues */
     int64_t started_ms, started_wall_ms;
-    uint32_t channel_file;
-    bool is_passed;   /* before --start: counts as done, is shown as skipped */
-    bool is_unwanted; /* its condition is false: it is skipped, and its successors run */
-    bool is_over;     /* not one of the running ones any more */
+    uint32_t channel_file, values_scope; /* values_scope: whose file it is (task_values_scope) */
+    bool is_passed;                      /* before --start: counts as done, is shown as skipped */
+    bool is_unwanted;                    /* its condition is false: it is skipped, and its successors run */
+    bool is_over;                        /* not one of the running ones any more */
     struct {
         unsigned pushes, takeovers;
-        bool is_claimed;
+        bool is_claimed, is_unsaid; /* is_unsaid: that it was claimed, by a worker that will return it, perhaps */
+        char fence[24];
         int64_t log_at;                       /* bytes of its log that are here */
         char worker[128], commit[COMMIT_MAX]; /* commit: only if it is another one than here */
     } remote;
@@ -132,14 +133,15 @@ struct remote {
     int local_fd;             /* closed: it ends */
     struct buf in, out, acks; /* acks: of ends that the journal does not have yet */
     size_t in_at;
-    int64_t places;              /* of all workers; -1: not known */
-    char away[256];              /* why the link cannot reach the server; "": it can */
-    bool has_said_version;       /* that a worker of another version returned a task */
+    int64_t places;         /* of all workers; -1: not known */
+    bool has_said_version;  /* that there is a worker of another version */
+    char away[256];         /* why the link cannot reach the server; "": it can */
+    json_t *other_versions; /* workers that have returned a task because of its version: name → true; NULL: none */
     char files[SHA256_HEX_SIZE]; /* the hash of what travels with it; "": nothing */
     char commit[COMMIT_MAX];     /* that is checked out here; "": not known */
 };
 
-/* The file with a session's values, shared by its tasks until they change. */
+/* The file with a session's values, shared until they change: by its tasks, and by branches that have the same values. */
 struct channel_file {
     const void *session;
     uint64_t version;
@@ -235,6 +237,8 @@ void task_interrupted(struct runner *runner, struct running *slot, uint8_t on_in
 char **task_argv(const struct runner *runner, const struct running *slot);
 /* runner_files.c: the file with the values that a task may read (slot->channel_file; 0: RUNNER_EMPTY_CHANNEL, for all runs). */
 #define RUNNER_EMPTY_CHANNEL "runs/.empty.json"
+/* The scope whose values the task reads: a branch that has written nothing has those of the session around it. */
+uint32_t task_values_scope(const struct runner *runner, const struct running *slot);
 int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err);
 void task_channel_done(struct runner *runner, struct running *slot);
 int task_answer(struct runner *runner, const struct running *slot, bool *ret_has_answer, struct tsk_error *err);

@@ -39,11 +39,24 @@ static int empty_channel(struct runner *runner, struct tsk_error *err)
     return 0;
 }
 
+uint32_t task_values_scope(const struct runner *runner, const struct running *slot)
+{
+    const struct plan *plan = memory_plan(runner->memory);
+    uint32_t scope = slot->scope, around;
+    for (; scope != GRAPH_ROOT; scope = around) {
+        around = graph_scope(plan->graph, scope)->parent;
+        if (session_of(plan, around)->channel.version != session_of(plan, scope)->channel.version)
+            break;
+    }
+    return scope;
+}
+
 /* The values that the task may read: a file that all tasks of a session share as long as nothing changes. */
 int task_channel(struct runner *runner, struct running *slot, struct tsk_error *err)
 {
-    struct channel_file *file = &runner->files[slot->scope];
-    const void *session = session_of(memory_plan(runner->memory), slot->scope);
+    slot->values_scope = task_values_scope(runner, slot);
+    struct channel_file *file = &runner->files[slot->values_scope];
+    const void *session = session_of(memory_plan(runner->memory), slot->values_scope);
     uint64_t version;
     json_t *values CLEANUP_JSON = memory_values(runner->memory, &slot->claim, &version);
     char name[64];
@@ -68,7 +81,7 @@ int task_channel(struct runner *runner, struct running *slot, struct tsk_error *
 
 void task_channel_done(struct runner *runner, struct running *slot)
 {
-    struct channel_file *file = &runner->files[slot->scope];
+    struct channel_file *file = &runner->files[slot->values_scope];
     char name[64];
     if (slot->channel_file && slot->channel_file == file->number) {
         file->users--;

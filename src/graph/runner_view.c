@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "base/who.h"
 #include "base/word.h"
+#include "graph/remote.h"
 #include "graph/run_tasks.h"
-#include "graph/runner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -346,6 +346,13 @@ static void view_group_ended(void *data, const char *session, const char *group,
     buf_puts(late, "}\n");
 }
 
+static void view_session_ends(void *data, uint32_t scope, const char *session)
+{
+    struct runner *runner = data;
+    if (!runner->is_replaying && runner->options.remote_program)
+        remote_values_end(runner, scope, session);
+}
+
 void runner_write_late(struct runner *runner)
 {
     if (!runner->late_records.len)
@@ -406,6 +413,7 @@ static void session_stops(void *data, const char *session)
 
 const struct memory_watcher runner_watcher = {.branch_ended = view_branch_ended,
                                               .group_ended = view_group_ended,
+                                              .session_ends = view_session_ends,
                                               .conflict = view_conflict,
                                               .task_dropped = task_dropped,
                                               .session_stops = session_stops};

@@ -16,6 +16,7 @@ void wire_put_spec(struct buf *b, const struct wire_spec *spec)
     parcel_put_int(b, spec->timeout_ms);
     parcel_put_int(b, spec->grace_ms);
     parcel_put_int(b, spec->channel);
+    parcel_puts(b, spec->values);
     parcel_puts(b, spec->answer);
     parcel_puts(b, spec->files);
     parcel_put_int(b, (int64_t)spec->argc);
@@ -75,6 +76,7 @@ int wire_read_spec(struct parcel p, struct buf *env, struct wire_spec *ret)
     ret->timeout_ms = parcel_int(&p);
     ret->grace_ms = parcel_int(&p);
     ret->channel = parcel_int(&p);
+    ret->values = text_or_null(&p);
     ret->answer = text_or_null(&p);
     ret->files = text_or_null(&p);
     if (*ret->run && *ret->task && read_words(&p, ret) && read_env(&p, env, ret))

@@ -9,7 +9,7 @@
 #define LEASE_MS   15000  /* for an attempt on another machine, unless the flow has `lease:` */
 
 #define WIRE_VERSIONS 1000      /* no version is so high: it is no specification */
-#define WIRE_VERSION  2         /* an executor that does not know the version leaves the attempt to others */
+#define WIRE_VERSION  3         /* an executor that does not know the version leaves the attempt to others */
 #define LOST_VERSION  "version" /* why it returns it then */
 
 /* All strings are borrowed. */
@@ -22,7 +22,8 @@ struct wire_spec {
     const char *env; /* env_count strings KEY=value, one behind the other */
     size_t env_count;
     int64_t timeout_ms, grace_ms;
-    int64_t channel;    /* the version of the session's values; 0: there are none */
+    int64_t channel;    /* the version of the values; 0: there are none */
+    const char *values; /* the session that they are of: its own, or one around it; NULL: there are none */
     const char *answer; /* a JSON text; NULL: there is none */
     const char *files;  /* the hash of the files that it runs among (pack.h); NULL: the executor's own */
 };

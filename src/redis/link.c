@@ -37,9 +37,10 @@ static void out_add(struct link *l, struct parcel words)
     out->session = strdup(parcel_text(&words));
     out->tags = strdup(parcel_text(&words));
     parcel_next(&words, &spec);
+    out->values = strdup(parcel_text(&words));
     struct buf item = {.max = FRAME_MAX};
     sign_put(&item, &l->settings, l->root, out->id, &spec);
-    BUG(!out->session || !out->tags || item.failed);
+    BUG(!out->session || !out->tags || !out->values || item.failed);
     out->spec = item.data;
     out->spec_len = item.len;
     LIST_GROW(l->outs, l->out_count, l->out_room, 64);
@@ -58,6 +59,7 @@ void out_drop(struct link *l, struct out *out)
     json_object_del(l->index, out->id);
     free(out->session);
     free(out->tags);
+    free(out->values);
     free(out->spec);
     free(out);
 }
@@ -149,6 +151,8 @@ static void take_words(struct link *l, struct parcel words)
         l->files_path = strdup(parcel_text(&words));
     } else if (strcmp(what, "channel") == 0)
         link_channel(l, words);
+    else if (strcmp(what, "forget") == 0)
+        link_forget(l, words);
     else if (strcmp(what, "ack") == 0)
         take_ack(l, parcel_text(&words));
     else if (strcmp(what, "stop") == 0)
@@ -262,7 +266,7 @@ static void link_loop(struct link *l)
 static void link_init(struct link *l, int fd)
 {
     uint64_t number = 0;
-    *l = (struct link){.fd = fd, .places = -1, .index = json_object(), .acks = json_array()};
+    *l = (struct link){.fd = fd, .places = -1, .index = json_object(), .acks = json_array(), .forgets = json_array()};
     l->in.max = l->outgoing.max = 1u << 30;
     l->calls.fd = l->results.fd = -1;
     l->ends_last = &l->ends;

@@ -26,7 +26,7 @@ enum out_state { OUT_NEW, OUT_PUSHED, OUT_CLAIMED, OUT_ENDED };
 /* An attempt that is out. */
 struct out {
     char id[48], fence[24], worker[160];
-    char *session, *tags, *spec;
+    char *session, *tags, *spec, *values; /* values: the session whose values it reads; "": none */
     size_t spec_len;
     enum out_state state;
     bool was_sent;  /* the server may know it: an answer can be lost */
@@ -72,12 +72,13 @@ struct link {
     json_t *index; /* id → place in outs */
     struct values *values;
     struct out *ends, **ends_last;
-    json_t *acks;  /* [id, session, …] */
-    char last[48]; /* entry that was read last */
+    json_t *acks;    /* [id, session, …] */
+    json_t *forgets; /* [session, version, …] */
+    char last[48];   /* entry that was read last */
     int64_t connect_ms, look_ms, wake_ms, workers_ms, live_ms, end_ms, keys_ms;
     int64_t places;
     size_t untrimmed; /* entries that were read, and may still be on the server */
-    bool is_away, said_nobody, has_new;
+    bool is_away, said_nobody, said_version, has_new;
     struct tsk_error away; /* why it is away */
 };
 
@@ -97,6 +98,7 @@ void link_leases(struct link *l);
 bool link_sweep_all(struct link *l);
 void link_pool(struct link *l);
 void link_channel(struct link *l, struct parcel words);
+void link_forget(struct link *l, struct parcel words);
 void link_stale(struct link *l);
 /* link_files.c: false: the server does not have the run's files yet. */
 bool link_files(struct link *l);

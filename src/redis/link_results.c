@@ -84,7 +84,7 @@ static void take_work(struct link *l, const char *entry, const redisReply *field
 static void doubt_what_it_reads(struct link *l, const struct out *out)
 {
     for (struct values *values = l->values; values; values = values->next)
-        values->is_sent = values->is_sent && strcmp(values->session, out->session) != 0;
+        values->is_sent = values->is_sent && strcmp(values->session, out->values) != 0;
     l->has_files = false;
 }
 

@@ -19,6 +19,7 @@
 #define WORKERS_SOON_MS 1000
 #define WORKERS_LATE_MS 5000
 #define NOBODY_MS       2000
+#define FORGETS_MAX     200   /* sessions and versions */
 #define KEYS_MS         60000 /* how often the keys of a run begin their week again */
 
 static bool ask(struct link *l, const struct redis_command *command, redisReply **ret)
@@ -136,6 +137,7 @@ static void doubt_outs(struct link *l)
     }
     for (struct values *values = l->values; values; values = values->next)
         values->is_sent = false;
+    json_array_clear(l->forgets); /* nothing is there any more */
     l->has_files = false;
     l->has_new = l->out_count > 0;
 }
@@ -295,12 +297,9 @@ static void wake_pushed(struct link *l, struct out *const *list, size_t count)
     }
 }
 
-void link_channel(struct link *l, struct parcel words)
+/* The versions up to `old` are not kept any more. */
+static void values_drop(struct link *l, const char *session, int64_t old)
 {
-    struct piece text = {"", 0};
-    const char *session = parcel_text(&words);
-    int64_t version = parcel_int(&words), old = parcel_int(&words);
-    parcel_next(&words, &text);
     for (struct values **at = &l->values; *at;) {
         struct values *one = *at;
         if (strcmp(one->session, session) != 0 || one->version > old) {
@@ -310,6 +309,46 @@ void link_channel(struct link *l, struct parcel words)
         *at = one->next;
         free(one);
     }
+}
+
+/* The session of a branch has ended. */
+void link_forget(struct link *l, struct parcel words)
+{
+    const char *session = parcel_text(&words);
+    int64_t old = parcel_int(&words);
+    values_drop(l, session, old);
+    json_array_append_new(l->forgets, json_string(session));
+    json_array_append_new(l->forgets, json_integer(old));
+}
+
+/* A hundred sessions at a time. */
+static bool step_forget(struct link *l)
+{
+    struct redis_command command CLEANUP(command_clear) = {.count = 0};
+    redisReply *reply CLEANUP_REPLY = NULL;
+    size_t count = json_array_size(l->forgets);
+    count = count > FORGETS_MAX ? FORGETS_MAX : count;
+    if (!count)
+        return true;
+    step(l, &command, "forget");
+    for (size_t i = 0; i < count; i += 2) {
+        command_puts(&command, json_string_value(json_array_get(l->forgets, i)));
+        command_put_int(&command, json_integer_value(json_array_get(l->forgets, i + 1)));
+    }
+    if (!ask(l, &command, &reply))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        json_array_remove(l->forgets, 0);
+    return true;
+}
+
+void link_channel(struct link *l, struct parcel words)
+{
+    struct piece text = {"", 0};
+    const char *session = parcel_text(&words);
+    int64_t version = parcel_int(&words), old = parcel_int(&words);
+    parcel_next(&words, &text);
+    values_drop(l, session, old);
     struct values *values = malloc(sizeof *values + text.len + strlen(session) + 1);
     BUG(!values);
     *values = (struct values){.version = version, .old = old, .len = text.len, .next = l->values};
@@ -342,7 +381,8 @@ static bool step_put_values(struct link *l)
 /* Also while no task ends: what was read is removed, because logs have no room in long results; and the keys live on. */
 static bool must_advance(const struct link *l, size_t acks, int64_t now)
 {
-    return l->has_new || acks || l->untrimmed >= TRIM_COUNT || (l->phase == LINK_OPEN && now >= l->keys_ms);
+    return l->has_new || acks || json_array_size(l->forgets) || l->untrimmed >= TRIM_COUNT ||
+           (l->phase == LINK_OPEN && now >= l->keys_ms);
 }
 
 void link_advance(struct link *l)
@@ -353,7 +393,7 @@ void link_advance(struct link *l)
     size_t acks = json_array_size(l->acks);
     bool is_again, is_full;
     int64_t now = clock_now().boot_ms;
-    if (!must_advance(l, acks, now) || !link_files(l) || !step_put_values(l))
+    if (!must_advance(l, acks, now) || !link_files(l) || !step_forget(l) || !step_put_values(l))
         return;
     bool is_live = now >= l->keys_ms;
     size_t count = find_pushes(l, list, &is_again, &is_full);
@@ -482,6 +522,16 @@ void link_leases(struct link *l)
 
 /* ---- the pool ------------------------------------------------------------------------------------------- */
 
+/* A worker whose program stores its data in another way takes nothing of this run: said of the first one. */
+static bool is_of_our_version(struct link *l, const json_t *worker)
+{
+    bool is_ours = json_text_is(worker, "layout", STEPS_LAYOUT);
+    if (!is_ours && !l->said_version)
+        link_tell(l, "version", json_get_string(worker, "id", ""), NULL);
+    l->said_version = l->said_version || !is_ours;
+    return is_ours;
+}
+
 static void count_places(struct link *l, int64_t waited)
 {
     struct tsk_error err;
@@ -492,7 +542,8 @@ static void count_places(struct link *l, int64_t waited)
         return;
     json_each (workers, i, worker) {
         const char *only = json_get_string(worker, "run", "");
-        if (json_text_is(worker, "state", "up") && (!*only || strcmp(only, l->root) == 0))
+        if (json_text_is(worker, "state", "up") && (!*only || strcmp(only, l->root) == 0) &&
+            is_of_our_version(l, worker))
             places += json_get_int(worker, "places", 0);
     }
     snprintf(number, sizeof number, "%lld", (long long)places);

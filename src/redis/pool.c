@@ -29,7 +29,7 @@ static json_t *tags_of(const char *text, size_t len)
 static json_t *worker_of(const char *text, const char *seen)
 {
     static const char *const names[] = {"id",    "name",    "host", "tags",   "places", "tasks",
-                                        "state", "version", "run",  "commit", "key"};
+                                        "state", "version", "run",  "commit", "key",    "layout"};
     json_t *worker = json_object();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         size_t len = strcspn(text, "\t");

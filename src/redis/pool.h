@@ -11,7 +11,7 @@
 #define POOL_WAKE_TAG    "tag:"       /* and with a tag behind it: also those that have the tag */
 #define POOL_S           "86400"      /* after which what nobody renews is gone */
 
-/* [{id, name, host, tags, places, tasks, state, version, run, commit, key, seen_ms}]; owned. run: it works for that one only, "": for any. */
+/* [{id, name, host, tags, places, tasks, state, version, run, commit, key, layout, seen_ms}]; owned. run: it works for that one only, "": for any. */
 int pool_workers(struct redis_conn *conn, const struct redis_settings *settings, json_t **ret, struct tsk_error *err);
 /* Workers that another prefix or pool separates from us are a likely mistake: each says where it is, under one name for all. */
 int pool_register(struct redis_conn *conn, const struct redis_settings *settings, struct tsk_error *err);

@@ -8,38 +8,46 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCRATCH_NAME "tasuki-worker-"
-#define SCRATCH_LIFE "life"
+#define SCRATCH_NAME     "tasuki-worker-"
+#define SCRATCH_LIFE     "life"
+#define SCRATCH_ATTEMPTS "attempts"
 
-void scratch_log_name(const char *path, int place, uint64_t fence, const char *root, char name[PATH_MAX])
+struct attempt_record {
+    uint64_t fence;
+    char root[64];
+};
+
+int scratch_note(int attempts, size_t place, uint64_t fence, const char *root)
 {
-    snprintf(name, PATH_MAX, "%.3900s/log.%d.%llu.%s", path, place, (unsigned long long)fence, root);
+    struct attempt_record record = {.fence = fence};
+    snprintf(record.root, sizeof record.root, "%s", root);
+    ssize_t len = fs->pwrite(attempts, &record, sizeof record, (off_t)(place * sizeof record));
+    return len == (ssize_t)sizeof record ? 0 : -1;
 }
 
-/* S2; other names are left alone. */
-static void end_attempt_of(const char *name)
+/* S2. A file that is cut off has nothing behind its end. */
+static void end_attempts_of(int dir)
 {
-    char *rest;
-    if (strncmp(name, "log.", 4) != 0)
-        return;
-    strtoul(name + 4, &rest, 10);
-    uint64_t fence = *rest == '.' ? strtoull(rest + 1, &rest, 10) : 0;
-    if (fence && *rest == '.')
-        guard_end_tree(rest + 1, fence);
+    struct attempt_record record;
+    int fd CLEANUP_FD = fs->openat(dir, SCRATCH_ATTEMPTS, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    for (off_t at = 0; fd >= 0 && fs->pread(fd, &record, sizeof record, at) == (ssize_t)sizeof record;
+         at += sizeof record) {
+        record.root[sizeof record.root - 1] = '\0';
+        if (record.fence)
+            guard_end_tree(record.root, record.fence);
+    }
 }
 
 void scratch_end(int parent, const char *name)
 {
     struct stat st;
-    struct listing names CLEANUP(listing_close) = {.fd = -1};
     int dir CLEANUP_FD = fs->openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (dir < 0 || fs->fstat(dir, &st) < 0 || st.st_uid != geteuid())
         return;
     int life CLEANUP_FD = fs->openat(dir, SCRATCH_LIFE, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (life < 0 || fs_lock_try(life, F_WRLCK, 0, 1) < 0 || listing_open(&names, dir, ".", LISTING_SORTED) < 0)
+    if (life < 0 || fs_lock_try(life, F_WRLCK, 0, 1) < 0)
         return;
-    for (const char *one; (one = listing_next(&names));)
-        end_attempt_of(one);
+    end_attempts_of(dir);
     listing_remove_tree(parent, name);
 }
 
@@ -53,7 +61,16 @@ static void scratch_end_others(const char *base)
             scratch_end(names.fd, name);
 }
 
-int scratch_make(char path[PATH_MAX], struct tsk_error *err)
+static int make_attempts(int dir, size_t places)
+{
+    int fd = fs->openat(dir, SCRATCH_ATTEMPTS, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    for (size_t i = 0; fd >= 0 && i < places; i++)
+        if (scratch_note(fd, i, 0, "") < 0)
+            break; /* a disk that is full: who claims something learns that, and returns it (W7 of worker.h) */
+    return fd;
+}
+
+int scratch_make(char path[PATH_MAX], size_t places, int *ret_attempts, struct tsk_error *err)
 {
     const char *base = getenv("TMPDIR");
     base = base && *base ? base : "/tmp";
@@ -63,7 +80,8 @@ int scratch_make(char path[PATH_MAX], struct tsk_error *err)
         return error_errno(err, "make", path);
     int dir CLEANUP_FD = fs->openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     int life = dir < 0 ? -1 : fs->openat(dir, SCRATCH_LIFE ".new", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (life >= 0 && fs_lock_try(life, F_WRLCK, 0, 1) == 0 &&
+    *ret_attempts = dir < 0 ? -1 : make_attempts(dir, places);
+    if (life >= 0 && *ret_attempts >= 0 && fs_lock_try(life, F_WRLCK, 0, 1) == 0 &&
         fs->renameat2(dir, SCRATCH_LIFE ".new", dir, SCRATCH_LIFE, 0) == 0)
         return life;
     error_errno(err, "make", path);

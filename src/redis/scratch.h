@@ -1,7 +1,7 @@
 /* scratch.h - the directory of a worker: values, outputs, logs and unpacked files of its attempts.
  *
  *  S1  `life` in it is locked as long as the worker lives. It gets its name after it was locked.
- *  S2  The name of an attempt's log has its fence and its run, and is there before its process.
+ *  S2  The file `attempts` has a record for each place: the fence and the run of its attempt. It is there before the attempt's process.
  *  S3  The directory of a dead worker is removed by the worker's guard, or by the next worker that starts on this machine. The
  *      processes that its attempts left are ended first, because the guard may have been killed, too. */
 #ifndef REDIS_SCRATCH_H
@@ -12,10 +12,11 @@
 #include <limits.h>
 #include <stdint.h>
 
-/* Makes one, after S3 for those beside it. The descriptor of its life, or -1. */
-int scratch_make(char path[PATH_MAX], struct tsk_error *err);
-/* S2. */
-void scratch_log_name(const char *path, int place, uint64_t fence, const char *root, char name[PATH_MAX]);
+/* Makes one, after S3 for those beside it. The descriptor of its life, or -1. *ret_attempts: of `attempts`, which has room for so
+ * many places, so that a disk that is full later does not matter. */
+int scratch_make(char path[PATH_MAX], size_t places, int *ret_attempts, struct tsk_error *err);
+/* S2. `fence` 0: none is at that place any more. -1 with errno. */
+int scratch_note(int attempts, size_t place, uint64_t fence, const char *root);
 /* S3, for one. Does nothing while its worker lives. */
 void scratch_end(int parent, const char *name);
 

@@ -7,13 +7,15 @@
 
 #include "redis/conn.h"
 
-#define STEPS_NAME "tasuki_v2_"
-#define KEY_MAX    512
+#define STEPS_LAYOUT "3" /* of the stored data, as in steps.lua */
+#define STEPS_NAME   "tasuki_v" STEPS_LAYOUT "_"
+#define KEY_MAX      512
 
 enum steps_answer {
     STEPS_OK,
-    STEPS_AWAY,   /* there is no connection, or the server refuses for now (*err) */
-    STEPS_STALE,  /* the server is another one, was emptied, or has gone back: nobody claims or renews */
+    STEPS_AWAY, /* there is no connection, or the server refuses for now (*err) */
+    STEPS_STALE, /* the server is another one, was emptied, or has gone back: nobody claims or renews. Or the run is of a program with
+                     another layout of the data: the reason of *err is LAYOUT */
     STEPS_ENDED,  /* the run is over */
     STEPS_FOREIGN /* another runner has the run */
 };

@@ -5,18 +5,21 @@ local LIFE, ENDED, QUEUES, PAGE, STREAM = 604800, 120, 64, 256, 2048
 local MANY, PORTION = 1000, 16 -- arguments of one command; attempts whose specifications are read before their bytes are counted
 local FRONT = 1000 -- of a queue
 local ENTRY = 65536 -- bytes after which an entry of the results is full
-local LAYOUT = '2 ' -- of what is stored; a program with another one takes the server for another one, and leaves the run alone
+local LAYOUT = '3 ' -- of what is stored (STEPS_LAYOUT); a program with another one takes the server for another one, and leaves the run alone
 local base, meta
 local call -- redis.call, which is not there while the library is loaded
 
 local function live(name) call('EXPIRE', base .. name, LIFE) end
 
 -- One command for many items costs a tenth of one command for each. `list`: the arguments behind the key, pairs where the command takes pairs.
+-- Numbers among them are texts: Redis writes a number of Lua as a float, which takes as long as a command.
 local function call_many(command, key, list)
+  if #list > 0 and #list <= MANY then return call(command, key, unpack(list)) end
   for from = 1, #list, MANY do call(command, key, unpack(list, from, math.min(from + MANY - 1, #list))) end
 end
 
 local function get_many(key, fields)
+  if #fields == 1 then return {call('HGET', key, fields[1])} end
   local out = {}
   for from = 1, #fields, MANY do
     local to = math.min(from + MANY - 1, #fields)
@@ -38,19 +41,24 @@ local function put(lists, name, value, second)
   if second then list[#list + 1] = second end
 end
 
-local function number(value) return string.format('%.0f', value) end
+local function number(value) return string.format('%d', value) end
 
--- Nobody goes on with a server that is another one, was emptied, or is behind what the caller has seen. The last value is of meta, too: what
--- a step needs of it beside phase and step.
-local function enter(server, step, owner, field)
-  local m = call('HMGET', meta, 'server', 'step', 'phase', 'owner', 'ended', 'lease', 'fence', 'tick', 'turn', 'revoked', 'stops', field or 'was')
-  if m[5] then return {'ENDED'} end
+-- Nobody goes on with a server that is another one, was emptied, or is behind what the caller has seen. The last values are of meta, too: up
+-- to four fields that a step needs.
+local function enter(server, step, owner, ...)
+  local m = call('HMGET', meta, 'server', 'step', 'phase', 'ended', 'owner', ...)
+  if m[4] then return {'ENDED'} end
   if not m[1] then return {'GONE'} end
-  if m[1] ~= server then return {'SERVER'} end
+  if m[1] ~= server then return {string.match(m[1], ' (.*)') == string.match(server, ' (.*)') and 'LAYOUT' or 'SERVER'} end
   if tonumber(m[2]) < tonumber(step) then return {'BEHIND'} end
-  if owner and m[4] ~= owner then return {'OWNER'} end
-  return nil, m[3], m[2], {lease = m[6], fence = tonumber(m[7]) or 0, tick = tonumber(m[8]) or 0, turn = tonumber(m[9]) or 0,
-    has_revoked = m[10], has_stops = m[11], last = m[12]}
+  if owner and m[5] ~= owner then return {'OWNER'} end
+  return nil, m[3], m[2], m[6], m[7], m[8], m[9]
+end
+
+-- SESSION, a line end, TAGS: how `queues` names a queue.
+local function parts_of(queue)
+  local at = string.find(queue, '\n', 1, true)
+  return string.sub(queue, 1, at - 1), string.sub(queue, at + 1)
 end
 
 local function list_of(session, tags)
@@ -64,29 +72,32 @@ local function begin(a)
   local m = call('HMGET', meta, 'epoch', 'step', 'owner', 'server', 'was')
   if m[3] == a[5] and m[4] == a[2] then return {'OK', m[1], m[2], m[5]} end
   local epoch = math.max((tonumber(m[1]) or 0) + 1, tonumber(a[3]))
-  local step = epoch * 4294967296 + 1 -- steps grow over epochs, whatever the server has forgotten
+  local step = number(epoch * 4294967296 + 1) -- steps grow over epochs, whatever the server has forgotten
   local was = not m[1] and 'NEW' or m[4] == a[2] and 'SAME' or 'OTHER'
-  call('HSET', meta, 'server', a[2], 'epoch', string.format('%d', epoch), 'step', string.format('%.0f', step), 'phase', 'settling',
-    'lease', a[4], 'owner', a[5], 'was', was, 'fence', string.format('%.0f', epoch * 4294967296))
+  call('HSET', meta, 'server', a[2], 'epoch', number(epoch), 'step', step, 'phase', 'settling',
+    'lease', a[4], 'owner', a[5], 'was', was, 'fence', number(epoch * 4294967296))
   live('meta')
-  return {'OK', string.format('%d', epoch), string.format('%.0f', step), was}
+  return {'OK', number(epoch), step, was}
 end
 
 -- server step owner: a page of the attempts that workers have, each with its state. They are noted as revoked until their workers have
--- ended them, and are not listed again: an end between two pages hides none of the others.
+-- ended them, and are not listed again: an end between two pages hides none of the others. What has ended is left out.
 local function holders(a)
   local bad, _, step = enter(a[2], a[3], a[4])
   if bad then return bad end
-  local out = {'OK', step}
-  for _, id in ipairs(call('ZRANGE', base .. 'lease', 0, PAGE - 1)) do
-    local state = call('HGET', base .. 'state', id) or ''
-    call('ZREM', base .. 'lease', id)
-    if string.find(state, '^%d+ ') then call('HSET', base .. 'revoked', id, state) end
-    if id ~= '' then
-      out[#out + 1] = id
-      out[#out + 1] = state
+  local out, page = {'OK', step}, nil
+  repeat
+    page = call('ZRANGE', base .. 'lease', 0, PAGE - 1)
+    for _, id in ipairs(page) do
+      local state = call('HGET', base .. 'state', id) or ''
+      call('ZREM', base .. 'lease', id)
+      if string.find(state, '^%d+ ') then
+        call('HSET', base .. 'revoked', id, state)
+        out[#out + 1] = id
+        out[#out + 1] = state
+      end
     end
-  end
+  until #out > 2 or #page == 0
   call('HSET', meta, 'revoked', '1')
   call('HSET', base .. 'revoked', '', '') -- or the server has dropped it
   live('revoked')
@@ -152,7 +163,7 @@ local function push_all(phase, a, at, count, is_again)
     call_many('HDEL', base .. 'state', wanted)
   end
   for _, queue in ipairs(lists) do
-    local session, tags = string.match(queue, '^(.-)\n(.*)$')
+    local session, tags = parts_of(queue)
     local list, waiting = list_of(session, tags), lists[queue]
     local is_new = phase ~= 'open'
     if phase == 'open' then
@@ -166,7 +177,7 @@ local function push_all(phase, a, at, count, is_again)
     end
     if is_new and phase == 'open' then
       live(list)
-      call('ZADD', base .. 'queues', 'NX', call('HINCRBY', meta, 'turn', 1), queue)
+      call('ZADD', base .. 'queues', 'NX', number(call('HINCRBY', meta, 'turn', 1)), queue)
       live('queues')
     end
   end
@@ -176,7 +187,7 @@ end
 -- server step owner how trim acks {id session} pushes {id session tags spec}. An id is pushed once: what was taken back has a new one.
 -- `how` has an a if some of it may have been pushed before, an l if the keys are to live on.
 local function advance(a)
-  local bad, phase, step, m = enter(a[2], a[3], a[4])
+  local bad, phase, step, has_stops = enter(a[2], a[3], a[4], 'stops')
   if bad then return bad end
   local at, acks, ids, specs = 8, tonumber(a[7]), {}, {}
   for i = 1, acks do
@@ -185,7 +196,8 @@ local function advance(a)
     at = at + 2
   end
   call_many('HDEL', base .. 'state', ids)
-  if m.has_stops then call_many('HDEL', base .. 'stops', ids) end
+  call_many('ZREM', base .. 'lease', ids)
+  if has_stops then call_many('HDEL', base .. 'stops', ids) end
   for _, session in ipairs(specs) do call_many('HDEL', base .. 'specs:' .. session, specs[session]) end
   if a[6] ~= '' then call('XTRIM', base .. 'results', 'MINID', a[6]) end
   push_all(phase, a, at + 1, tonumber(a[at]), string.find(a[5], 'a', 1, true))
@@ -198,14 +210,27 @@ local function advance(a)
   return {'OK', step}
 end
 
+-- The values of a session up to that version are not needed any more.
+local function forget_values(key, old)
+  for _, version in ipairs(call('HKEYS', base .. key)) do
+    if tonumber(version) <= tonumber(old) then call('HDEL', base .. key, version) end
+  end
+end
+
+-- server step owner {session old}: of sessions that have ended.
+local function forget(a)
+  local bad, _, step = enter(a[2], a[3], a[4])
+  if bad then return bad end
+  for at = 5, #a, 2 do forget_values('channel:' .. a[at], a[at + 1]) end
+  return {'OK', step}
+end
+
 -- server step owner session version text: the values of a session, once per version; the versions up to `old` are not needed any more.
 local function channel(a)
   local bad = enter(a[2], a[3], a[4])
   if bad then return bad end
   local key = 'channel:' .. a[5]
-  for _, version in ipairs(call('HKEYS', base .. key)) do
-    if tonumber(version) <= tonumber(a[8]) then call('HDEL', base .. key, version) end
-  end
+  forget_values(key, a[8])
   call('HSET', base .. key, a[6], a[7])
   call('SADD', base .. 'names', key)
   live(key)
@@ -243,15 +268,16 @@ end
 
 -- The ends of attempts, a letter for each: y it counts, d not yet (the runner has not said what is out), a it is known or nobody waits for it
 -- any more. From a[at] on: id fence result.
-local function complete_all(phase, m, work, a, at, count)
+-- The leases of what has ended are removed with the acknowledgement, many at a time.
+local function complete_all(phase, has_revoked, work, a, at, count)
   if count == 0 then return '' end
-  local ids, letters, states, ended, done, worker = {}, {}, work.states, {}, {}, work.worker
+  local ids, letters, states, done, worker = {}, {}, work.states, {}, work.worker
   for i = 1, count do ids[i] = a[at + 3 * (i - 1)] end
   local known = get_many(base .. 'state', ids)
   for i = 1, count do
     local id, fence = ids[i], a[at + 1]
     local mine, state = fence .. ' ' .. worker, done[ids[i]] or known[i]
-    if m.has_revoked and call('HGET', base .. 'revoked', id) == mine then call('HDEL', base .. 'revoked', id) end
+    if has_revoked and call('HGET', base .. 'revoked', id) == mine then call('HDEL', base .. 'revoked', id) end
     if phase == 'settling' and not state then
       letters[i] = 'd'
     elseif state == mine or (phase == 'settling' and state == 'w') then
@@ -259,14 +285,12 @@ local function complete_all(phase, m, work, a, at, count)
       done[id] = 'd ' .. mine
       states[#states + 1] = id
       states[#states + 1] = done[id]
-      ended[#ended + 1] = id
       note(work, 'e', id, 'b', a[at + 2])
     else
       letters[i] = 'a'
     end
     at = at + 3
   end
-  call_many('ZREM', base .. 'lease', ended)
   return table.concat(letters)
 end
 
@@ -302,27 +326,25 @@ local function add_claim(out, id, fence, session, spec)
 end
 
 -- Claims for a worker: out gets id, fence, session and specification of each. What was answered is kept as lines, for an answer that is lost.
-local function claim(out, m, work, max, bytes, tags)
+local function claim(out, fence, work, max, bytes, tags)
   local lines, states, leases, worker = {}, work.states, {}, work.worker
   local queues = call('ZRANGE', base .. 'queues', 0, QUEUES - 1)
-  m.tick = m.tick + 1
   for _, queue in ipairs(queues) do
-    local session, wanted = string.match(queue, '^(.-)\n(.*)$')
+    local session, wanted = parts_of(queue)
     local list, taken, is_empty, ids, specs = base .. list_of(session, wanted), 0, false, nil, nil
     if has_tags(wanted, tags) then
       while #lines < max and bytes > 0 and not is_empty do
         ids, specs, bytes, is_empty = take_portion(list, session, max - #lines, bytes)
         for i, id in ipairs(ids) do
           if specs[i] then -- or the server has dropped them, which the runner notices
-            m.fence = m.fence + 1
-            local fence = number(m.fence)
-            lines[#lines + 1] = id .. ' ' .. fence .. ' ' .. session .. '\n'
+            fence = fence + 1
+            local text, n = number(fence), #leases
+            lines[#lines + 1] = id .. ' ' .. text .. ' ' .. session .. '\n'
             states[#states + 1] = id
-            states[#states + 1] = fence .. ' ' .. worker
-            note(work, 'c', id, 'f', fence)
-            leases[#leases + 1] = m.tick
-            leases[#leases + 1] = id
-            add_claim(out, id, fence, session, specs[i])
+            states[#states + 1] = text .. ' ' .. worker
+            note(work, 'c', id, 'f', text)
+            leases[n + 1], leases[n + 2] = text, id
+            add_claim(out, id, text, session, specs[i])
           end
         end
         taken = taken + #ids
@@ -330,20 +352,19 @@ local function claim(out, m, work, max, bytes, tags)
       if is_empty then
         call('ZREM', base .. 'queues', queue)
       elseif taken > 0 and #queues > 1 then
-        m.turn = m.turn + 1
-        call('ZADD', base .. 'queues', m.turn, queue)
+        call('ZADD', base .. 'queues', number(call('HINCRBY', meta, 'turn', 1)), queue)
       end
     end
     if #lines >= max or bytes <= 0 then break end
   end
   call_many('ZADD', base .. 'lease', leases)
-  return table.concat(lines)
+  return table.concat(lines), number(fence)
 end
 
 -- The same answer again; the specifications are still there. A worker counts its lease from its last request, so an answer that is repeated
 -- renews, and leaves out what was taken back meanwhile.
 local function claim_again(out, lines, worker)
-  local tick = call('HINCRBY', meta, 'tick', 1)
+  local tick = number(call('HINCRBY', meta, 'fence', 1))
   for id, fence, session in string.gmatch(lines, '([^ \n]+) ([^ \n]+) ([^\n]*)\n') do
     local spec = call('HGET', base .. 'specs:' .. session, id)
     if spec and call('HGET', base .. 'state', id) == fence .. ' ' .. worker then
@@ -356,17 +377,17 @@ end
 -- server step worker number name tags max bytes ends {id fence result}: ends some attempts, claims others.
 local function next_ones(a)
   local field, ends = 'c:' .. a[4], tonumber(a[10])
-  local bad, phase, step, m = enter(a[2], a[3], nil, field)
+  local bad, phase, step, lease, has_revoked, fence, last = enter(a[2], a[3], nil, 'lease', 'revoked', 'fence', field)
   if bad then return bad end
   local work = {worker = a[4], name = a[6], states = {}, bytes = 0}
-  local out = {'OK', step, m.lease, complete_all(phase, m, work, a, 11, ends), phase}
-  local is_again = m.last and string.match(m.last, '^[^\n]*') == a[5]
+  local out = {'OK', step, lease, complete_all(phase, has_revoked, work, a, 11, ends), phase}
+  local is_again = last and string.sub(last, 1, #a[5] + 1) == a[5] .. '\n'
   if not is_again and phase == 'open' and a[8] ~= '0' then
-    local lines = claim(out, m, work, tonumber(a[8]), tonumber(a[9]), a[7])
-    call('HSET', meta, field, a[5] .. '\n' .. lines, 'fence', number(m.fence), 'tick', number(m.tick), 'turn', number(m.turn))
+    local lines, reached = claim(out, tonumber(fence), work, tonumber(a[8]), tonumber(a[9]), a[7])
+    call('HSET', meta, field, a[5] .. '\n' .. lines, 'fence', reached)
   end
   write_work(phase, work)
-  if is_again then claim_again(out, string.match(m.last, '\n(.*)$'), a[4]) end
+  if is_again then claim_again(out, string.sub(last, #a[5] + 2), a[4]) end
   return out
 end
 
@@ -381,7 +402,7 @@ local function renew(a)
     if phase ~= 'open' then
       letter = 'w'
     elseif call('HGET', base .. 'state', a[at]) == a[at + 1] .. ' ' .. a[4] then
-      tick = tick or call('HINCRBY', meta, 'tick', 1)
+      tick = tick or number(call('HINCRBY', meta, 'fence', 1))
       call('ZADD', base .. 'lease', tick, a[at])
       letter = call('HEXISTS', base .. 'stops', a[at]) == 1 and 's' or 'k'
     end
@@ -457,7 +478,7 @@ local function reclaim(a)
   for i = 1, tonumber(a[5]) do
     local score = call('ZSCORE', base .. 'lease', a[at])
     letters[i] = 'n'
-    if score and tonumber(score) == tonumber(a[at + 1]) then
+    if score and tonumber(score) == tonumber(a[at + 1]) and string.find(call('HGET', base .. 'state', a[at]) or '', '^%d+ ') then
       letters[i] = 'y'
       call('ZREM', base .. 'lease', a[at])
       call('HSET', base .. 'state', a[at], 'b')
@@ -505,7 +526,7 @@ local function log(a)
   return {'OK', step, 'y'}
 end
 
-local steps = {begin = begin, holders = holders, sweep = sweep, open = open, advance = advance, channel = channel, next = next_ones,
+local steps = {begin = begin, holders = holders, sweep = sweep, open = open, advance = advance, channel = channel, forget = forget, next = next_ones,
   leases = leases, renew = renew, give_back = give_back, reclaim = reclaim, stop = stop, log = log}
 
 local function main(keys, argv)

@@ -85,7 +85,7 @@ static int worker_begin(struct worker *w, int argc, char **argv, struct tsk_erro
     for (size_t i = 0; i < w->place_count; i++)
         w->places[i] = (struct worker_place){.log_fd = -1, .process.pidfd = -1};
     w->null_fd = fs->openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
-    w->life_fd = scratch_make(w->scratch, err);
+    w->life_fd = scratch_make(w->scratch, w->place_count, &w->attempts_fd, err);
     return w->life_fd < 0 ? -1 : 0;
 }
 

@@ -39,13 +39,14 @@ struct worker_run {
     struct steps steps;
     struct rundir run;
     struct executor executor;
-    int64_t number;   /* of the claim (W3) */
-    bool is_asked;    /* a claim with that number was sent, and not answered */
-    bool has_work;    /* a claim may find something */
-    int64_t lease_ms; /* of the last claim */
-    int64_t retry_ms; /* the server does not know the run now: nothing is sent until then */
-    bool is_over;     /* the server said so: what the worker has of it is dropped */
-    int64_t look_ms;  /* when it was last of use */
+    int64_t number;        /* of the claim (W3) */
+    bool is_asked;         /* a claim with that number was sent, and not answered */
+    bool has_work;         /* a claim may find something */
+    int64_t lease_ms;      /* of the last claim */
+    int64_t retry_ms;      /* the server does not know the run now: nothing is sent until then */
+    bool has_said_version; /* that it is of another version */
+    bool is_over;          /* the server said so: what the worker has of it is dropped */
+    int64_t look_ms;       /* when it was last of use */
     struct worker_run *next;
 };
 
@@ -55,11 +56,12 @@ struct worker_place {
     struct claim claim; /* task and session are owned copies */
     struct attempt_process process;
     int64_t started_ms, lease_until_ms, kill_at_ms;
-    int log_fd;
+    int log_fd; /* of a place that is free, too, if nothing was printed there */
     int64_t log_sent;
     bool is_lost;               /* its lease is over, or was given to somebody else: no result counts */
     bool is_back;               /* stopped by the worker's own end: it goes back */
     bool is_unknown;            /* it goes back, because its specification has another version */
+    bool has_no_output;         /* it has written nothing for the run */
     bool has_files, has_answer; /* it has a directory of its own, or a file with an answer */
     bool tells;                 /* the guard has not heard of it yet */
     int64_t renewed_ms; /* W2: when it would have ended without the renewal of which the guard is to hear; 0: none */
@@ -96,6 +98,7 @@ struct worker {
     char id[WORKER_ID_MAX], name[REDIS_NAME_MAX], host[80], tags[512];
     char dir[PATH_MAX], scratch[PATH_MAX];
     int life_fd;             /* of scratch: open as long as the worker lives */
+    int attempts_fd;         /* S2 of scratch.h */
     char only[RUN_ID_MAX];   /* W6: it works for this run only; "": for any */
     int runner_fd;           /* W6; -1: none */
     char commit[COMMIT_MAX]; /* of dir; "": none */

@@ -134,8 +134,9 @@ void talk_live(struct worker *w)
     sign_name(&w->settings, signs);
     snprintf(places, sizeof places, "%zu", w->place_count);
     snprintf(used, sizeof used, "%zu", w->used);
-    const char *const words[] = {w->id,          w->name, w->host,   w->tags, places, used, w->ends ? "draining" : "up",
-                                 TASUKI_VERSION, w->only, w->commit, signs};
+    const char *const words[] = {
+        w->id,          w->name, w->host,   w->tags, places,      used, w->ends ? "draining" : "up",
+        TASUKI_VERSION, w->only, w->commit, signs,   STEPS_LAYOUT};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         buf_printf(&about, "%s%s", i ? "\t" : "", words[i]);
     w->live_ms = clock_now().boot_ms + LIVE_MS;
@@ -325,6 +326,11 @@ static void next_failed(struct worker *w, struct worker_run *run, enum steps_ans
 {
     if (answer == STEPS_AWAY)
         talk_away(w, err);
+    const char *reason = answer == STEPS_STALE ? tsk_error_context(err, "reason") : NULL;
+    if (reason && strcmp(reason, "LAYOUT") == 0 && !run->has_said_version) {
+        worker_say(w, run->root, "", "", "is a run of another version of tasuki, and is left to others");
+        run->has_said_version = true;
+    }
     run_heard(run, answer);
     if (run->is_over)
         run_ended(w, run);

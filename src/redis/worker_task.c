@@ -28,7 +28,7 @@ static void files_name(const struct worker *w, const struct worker_place *place,
     int number = (int)(place - w->places);
     snprintf(ret->output, PATH_MAX, "%.3900s/output.%d.%llu", w->scratch, number, fence);
     snprintf(ret->answer, PATH_MAX, "%.3900s/answer.%d.%llu", w->scratch, number, fence);
-    scratch_log_name(w->scratch, number, fence, place->run->root, ret->log);
+    snprintf(ret->log, PATH_MAX, "%.3900s/log.%d", w->scratch, number);
     snprintf(ret->dir, PATH_MAX, "%.3900s/files.%d.%llu", w->scratch, number, fence);
 }
 
@@ -158,23 +158,34 @@ static void task_take_log(struct worker_place *place, struct worker_result *resu
     result->log.len += len > 0 ? (size_t)len : 0;
 }
 
+/* A log without a word serves the next attempt: to make a file and remove it may take longer than the attempt itself. */
+static void log_free(struct worker_place *place, const char *path)
+{
+    struct stat st;
+    if (place->log_fd >= 0 && fs->fstat(place->log_fd, &st) == 0 && st.st_size == 0)
+        return;
+    fs->unlinkat(AT_FDCWD, path, 0);
+    fs_close(&place->log_fd);
+    place->log_fd = -1;
+}
+
 static void place_free(struct worker *w, struct worker_place *place)
 {
     struct attempt_files files;
     files_name(w, place, &files);
-    fs->unlinkat(AT_FDCWD, files.output, 0);
+    log_free(place, files.log);
+    scratch_note(w->attempts_fd, (size_t)(place - w->places), 0, "");
+    if (!place->has_no_output)
+        fs->unlinkat(AT_FDCWD, files.output, 0);
     if (place->has_answer)
         fs->unlinkat(AT_FDCWD, files.answer, 0);
-    fs->unlinkat(AT_FDCWD, files.log, 0);
     if (place->has_files)
         listing_remove_tree(AT_FDCWD, files.dir);
-    fs_close(&place->log_fd);
     fs_close(&place->process.pidfd);
     place->run->look_ms = clock_now().boot_ms;
     free((char *)place->claim.task);
     free((char *)place->claim.session);
-    *place = (struct worker_place){.log_fd = -1};
-    place->process.pidfd = -1;
+    *place = (struct worker_place){.log_fd = place->log_fd, .process.pidfd = -1};
     w->used--;
     tell_guard(w, place);
 }
@@ -189,8 +200,10 @@ static void put_result(struct worker *w, struct worker_place *place, struct work
                             .has_timed_out = place->process.stops == STOP_TIMEOUT,
                             .ms = clock_now().boot_ms - place->started_ms};
     files_name(w, place, &files);
-    if (end <= WIRE_KILLED && fs_read_file(AT_FDCWD, files.output, OUTPUT_MAX - 1, &output) < 0)
+    if (end <= WIRE_KILLED && fs_read_file(AT_FDCWD, files.output, OUTPUT_MAX - 1, &output) < 0) {
         r.is_output_too_large = errno == EFBIG;
+        place->has_no_output = errno == ENOENT;
+    }
     r.output = text ? text : buf_str(&output);
     r.output_len = text ? strlen(text) : output.len;
     wire_put_result(&result->result, &r);
@@ -275,12 +288,16 @@ static int make_files(struct worker *w, struct worker_place *place, const struct
         snprintf(files->channel, PATH_MAX, "%.4000s/empty.json", w->scratch);
         if (make_empty(files->channel) < 0)
             return -1;
-    } else if (talk_channel(w, place->run, wire->session, wire->channel, files->channel) < 0) {
+    } else if (talk_channel(w, place->run, wire->values ? wire->values : "", wire->channel, files->channel) < 0) {
         return -1;
     }
-    place->log_fd = fs->openat(AT_FDCWD, files->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (place->log_fd < 0 || !wire->files)
-        return place->log_fd < 0 ? -1 : 0;
+    if (place->log_fd < 0)
+        place->log_fd = fs->openat(AT_FDCWD, files->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (place->log_fd < 0 ||
+        scratch_note(w->attempts_fd, (size_t)(place - w->places), place->claim.fence, place->run->root) < 0)
+        return -1;
+    if (!wire->files)
+        return 0;
     place->has_files = true;
     return files_unpack(w, wire->files, files->dir);
 }
@@ -361,7 +378,7 @@ struct worker_place *place_take(struct worker *w, struct worker_run *run, const 
                                 int64_t before_ms)
 {
     struct worker_place *place = free_place(w);
-    *place = (struct worker_place){.run = run, .log_fd = -1, .process.pidfd = -1};
+    *place = (struct worker_place){.run = run, .log_fd = place->log_fd, .process.pidfd = -1};
     snprintf(place->id, sizeof place->id, "%s", id);
     snprintf(place->fence, sizeof place->fence, "%s", fence);
     place->claim.fence = strtoull(fence, NULL, 10);

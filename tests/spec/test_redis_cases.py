@@ -59,6 +59,46 @@ def _(ws):
     eq(ws.events("task.lost"), [], "takeovers")
 
 
+@test("a fan-out whose branches have written nothing: the values of the session around them travel once; a branch that writes has its own")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "16")
+    names = [f"w{i}" for i in range(12)]
+    tasks = "".join(f"  {t}: {{run: 'cat $TASUKI_CHANNEL > read.{t}; until test -e go; do sleep 0.05; done; echo {t}=1 >> $TASUKI_OUTPUT'}}\n"
+                    for t in names)
+    flow = write_flow(ws, f"flow: begin >> ({' | '.join(names)} | own >> next) >> end\ntasks:\n"
+                      "  begin: {run: 'echo big=aaaa >> $TASUKI_OUTPUT'}\n  own: {run: 'echo own=2 >> $TASUKI_OUTPUT'}\n"
+                      "  next: {run: 'cat $TASUKI_CHANNEL > read.next; until test -e go; do sleep 0.05; done'}\n"
+                      "  end: {run: 'cat $TASUKI_CHANNEL > read.end'}\n" + tasks)
+    runner = ws.spawn("run", flow, "--json", env=redis.env())
+    ws.until(lambda: len(list(ws.path.glob("read.*"))) == 13, "the tasks of the group")
+    run = only_run(ws)
+    keys = redis.call("KEYS", f"tasuki:{{{run}}}:channel:*")
+    eq(sorted(key.split(":channel:")[1] for key in keys), [run, f"{run}_own"], "sessions whose values are on the server")
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    read = {name: json.loads((ws.path / f"read.{name}").read_text()) for name in (*names, "next", "end")}
+    eq([read[t] for t in names], [{"big": "aaaa"}] * 12, "what the branches have read")
+    eq(read["next"], {"big": "aaaa", "own": 2}, "what a branch reads that has written")
+    eq(len(read["end"]), 14, "keys after the group")
+
+
+@test("the values of a branch leave the server when its group has ended, not with the run")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "4")
+    flow = write_flow(ws, "flow: begin >> (a >> b | c >> d) >> end\ntasks:\n  begin: {run: 'echo k=1 >> $TASUKI_OUTPUT'}\n"
+                      "  end: {run: 'echo end >> trace; until test -e go; do sleep 0.05; done'}\n" + "".join(
+                          f"  {t}: {{run: 'cat $TASUKI_CHANNEL > read.{t}; echo {t}=1 >> $TASUKI_OUTPUT'}}\n" for t in "abcd"))
+    runner = ws.spawn("run", flow, "--json", env=redis.env())
+    ws.until(lambda: trace(ws), "the end")
+    key = f"tasuki:{{{only_run(ws)}}}:channel:"
+    ws.until(lambda: redis.call("KEYS", key + "*") == [key + only_run(ws)], "only the values of the session that goes on", timeout=20)
+    (ws.path / "go").touch()
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq([json.loads((ws.path / f"read.{t}").read_text()) for t in "bd"], [{"k": 1, "a": 1}, {"k": 1, "c": 1}], "what the branches have read")
+
+
 @test("groups in groups: a session's id may be longer than the name of a file", slow=True)
 def _(ws):
     redis = Redis(ws)
@@ -109,8 +149,8 @@ for _what, _renewals in (("past the lease", 10), ("for a minute", 105)):
         ws.until(lambda: "b" in trace(ws), "b")
         runner.send_signal(signal.SIGSTOP)
         meta = redis.call("KEYS", "tasuki:*:meta")[0]
-        tick = int(redis.call("HGET", meta, "tick"))
-        ws.until(lambda: int(redis.call("HGET", meta, "tick")) > tick + renewals, "renewals, five for each lease", timeout=400)
+        tick = int(redis.call("HGET", meta, "fence"))
+        ws.until(lambda: int(redis.call("HGET", meta, "fence")) > tick + renewals, "renewals, five for each lease", timeout=400)
         runner.send_signal(signal.SIGCONT)
         (ws.path / "go").touch()
         eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
@@ -143,13 +183,15 @@ def _(ws):
 def _(ws):
     redis = Redis(ws)
     proxy = Proxy(ws, redis.port)
-    proxy.swap = (b"\x01\0\0\0002\0", b"\x01\0\0\0003\0")  # the first piece of a specification
-    old = redis.worker("-j", "1", "--name", "old", env={"TASUKI_REDIS": proxy.url})
-    ws.at_close(lambda: redis.end_worker(old))  # before its proxy ends
+    proxy.swap = (b"\x01\0\0\0003\0", b"\x01\0\0\0004\0")  # the first piece of a specification
     runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace', on_interrupt: fail}}\n"), "--json",
                       env=redis.env())
-    ws.until(lambda: "is of another version" in old.log.read_text(), "the word of the old worker")
-    ws.until(lambda: ws.events("task.lost"), "what was returned")
+    for _ in range(2):
+        old = redis.worker("-j", "1", "--name", "old", env={"TASUKI_REDIS": proxy.url})
+        ws.at_close(lambda: redis.end_worker(old))  # before its proxy ends
+        ws.until(lambda: "is of another version" in old.log.read_text(), "the word of the old worker")
+        ws.until(lambda: ws.events("task.lost"), "what was returned")
+        redis.end_worker(old)
     redis.worker("-j", "1", "--name", "new")
     result = ws.finish(runner).expect(0)
     eq(last_document(result)["status"], "DONE", "status")
@@ -157,6 +199,29 @@ def _(ws):
     eq(len(said), 1, f"how often the runner names the worker, and where to look, in {result.err}")
     eq(trace(ws), ["new"], "where it ran")
     eq({(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")}, {("version", 0)}, "why it was returned, and how often it was lost")
+    eq([len(ws.events(type)) for type in ("task.lost", "task.started")], [1, 2], "events of a task that the same worker has returned twice")
+
+
+@test("runner and worker whose programs store their data in different ways say so, once, and the run waits for another worker")
+def _(ws):
+    redis = Redis(ws)
+    old, foreign = "tasuki:{pool default}:w:old.1.2", "RUN-20200101T000000-000000"
+    redis.call("SET", old, "\t".join(["old.1.2", "old", "host", "", "4", "0", "up", "0.0.9", "", "", ""]), "EX", 600)
+    redis.call("ZADD", "tasuki:{pool default}:w", 1, "old.1.2")
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace'}}\n"), "--json", env=redis.env())
+    ws.until(lambda: run_ids(ws), "the run")
+    info = redis.call("INFO", "server")
+    server = next(line.split(":")[1] for line in info.splitlines() if line.startswith("run_id:"))
+    redis.call("HSET", f"tasuki:{{{foreign}}}:meta", "server", f"1 {server}", "step", 1, "phase", "open")
+    redis.call("EXPIRE", f"tasuki:{{{foreign}}}:meta", 600)
+    redis.call("ZADD", "tasuki:{pool default}:live", 1, foreign)
+    new = redis.worker("-j", "1", "--name", "new")
+    ws.until(lambda: f"run={foreign}" in new.log.read_text(), "the worker's word")
+    result = ws.finish(runner).expect(0)
+    eq(result.err.count("old.1.2 cannot execute the tasks of RUN-"), 1, f"how often the runner says so in {result.err}")
+    eq([line.split("task= ")[1] for line in new.log.read_text().splitlines() if f"run={foreign}" in line],
+       ["is a run of another version of tasuki, and is left to others"], "what the worker says")
+    eq(trace(ws), ["new"], "where it ran")
 
 
 main(__name__)

@@ -35,7 +35,7 @@ for dropped in ("queue:", "queues", "specs:", "channel:", "results", "state", "l
         redis = Redis(ws)
         redis.worker("-j", "1")
         runner = ws.spawn("run", write_flow(ws, FLOW), "-j", "2", "--json", env=redis.env())
-        ws.until(lambda: keys_of(redis, "queue:") and len(keys_of(redis, "channel:")) == 2, "a task that waits")
+        ws.until(lambda: keys_of(redis, "queue:") and keys_of(redis, "channel:"), "a task that waits")
         eq([redis.call("DEL", key) for key in keys_of(redis, dropped)] != [], True, "whether something was dropped")
         (ws.path / "go").touch()
         eq(last_document(ws.finish(runner, timeout=120).expect(0))["status"], "DONE", "status")

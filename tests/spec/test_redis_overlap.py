@@ -63,8 +63,8 @@ class Pair:
     def passes_leases(self, count=2):
         """The lease is renewed this long: its tick moves."""
         key = [key for key in self.redis.call("KEYS", "tasuki:*:lease")][0].replace(":lease", ":meta")
-        first = int(self.redis.call("HGET", key, "tick"))
-        self.ws.until(lambda: int(self.redis.call("HGET", key, "tick")) > first + 5 * count, "renewals")
+        first = int(self.redis.call("HGET", key, "fence"))
+        self.ws.until(lambda: int(self.redis.call("HGET", key, "fence")) > first + 5 * count, "renewals")
 
 
 @test("a worker that is cut off ends its task before its lease does, and another one takes it: never two at once", slow=True, quick=False)

@@ -11,8 +11,10 @@ from agent import Agent  # noqa: E402
 from flows import last_document, only_run, trace, write_flow  # noqa: E402
 from harness.harness import children_of, eq, main, test  # noqa: E402
 from harness.redis import Redis  # noqa: E402
+from harness.redis_proxy import Proxy  # noqa: E402
 from http_common import Server  # noqa: E402
 
+LAST_STEP = b"$3\r\nend\r\n"  # of a run: the sweep of its keys
 DIAMOND = """name: diamond
 lease: 20s
 flow: fetch >> (a | b) >> store
@@ -278,6 +280,23 @@ tasks:
     (ws.path / "go").touch()
     eq(last_document(ws.tasuki("resume", only_run(ws), "--json", env=redis.env()).expect(0))["status"], "DONE", "status")
     eq([json.loads(line) for line in (ws.path / "trace").read_text().splitlines()], [{"x": 2}] * 2, "what c has read")
+
+
+@test("a link that is killed at the end of a run, before it has removed the run's keys: another one removes them")
+def _(ws):
+    redis = Redis(ws)
+    proxy = Proxy(ws, redis.port)
+    redis.worker("-j", "1")
+    proxy.refuse = (LAST_STEP, 1000000)
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'true'}}\n"), "--json", env=redis.env({"TASUKI_REDIS": proxy.url}))
+    ws.until(lambda: proxy.lost, "the last step")
+    (link,) = [pid for pid in children_of(runner.pid) if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "tasuki-worker"]
+    os.kill(link, signal.SIGKILL)
+    proxy.refuse = (None, 0)
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    key = f"tasuki:{{{only_run(ws)}}}:"
+    eq(redis.call("KEYS", key + "*"), [key + "meta"], "keys of the run")
+    eq(redis.call("HGETALL", key + "meta"), ["ended", "1"], "what is left of it")
 
 
 @test("a question of a task on a worker is answered as one here")

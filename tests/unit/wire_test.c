@@ -20,6 +20,7 @@ static void put_example(struct buf *b)
                              .timeout_ms = 5000,
                              .grace_ms = 3000,
                              .channel = 7,
+                             .values = "RUN-1",
                              .answer = "{\"yes\":true}"};
     wire_put_spec(b, &spec);
 }
@@ -43,6 +44,7 @@ TEST(a_specification_arrives_as_it_was_sent)
     ASSERT_INT(got.timeout_ms, 5000);
     ASSERT_INT(got.grace_ms, 3000);
     ASSERT_INT(got.channel, 7);
+    ASSERT_STR(got.values, "RUN-1");
     ASSERT_STR(got.answer, "{\"yes\":true}");
     free(got.argv);
 }
