@@ -41,6 +41,8 @@ struct proc_usage {
     uint64_t rss_pages;
 };
 enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage);
+/* A pidfd, close-on-exec, of the process that has this pid now; -1 with ESRCH when there is none. */
+int pid_open(pid_t pid);
 /* A pidfd of exactly that process (its identity is compared after opening); -1 with ESRCH when it is gone. */
 int proc_id_open(const struct proc_id *id);
 int proc_id_signal(const struct proc_id *id, int number);
