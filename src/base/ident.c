@@ -201,10 +201,19 @@ int proc_id_open(const struct proc_id *id)
 
 int proc_id_signal(const struct proc_id *id, int number)
 {
+    return proc_id_send(id, number, 0);
+}
+
+int proc_id_send(const struct proc_id *id, int number, int word)
+{
+    siginfo_t info = {.si_signo = number, .si_code = SI_QUEUE};
     int fd = proc_id_open(id);
     if (fd < 0)
         return -1;
-    int result = (int)syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_int = word;
+    int result = (int)syscall(SYS_pidfd_send_signal, fd, number, word ? &info : NULL, 0);
     int saved = errno;
     close(fd);
     errno = saved;
