@@ -184,9 +184,19 @@ enum liveness proc_id_liveness(const struct proc_id *id)
     return proc_id_look(id, &ignored);
 }
 
+/* The kernel has other words for "no such process", too. EINVAL: the pid is 0 (a record that was not there yet), or, before Linux
+ * 6.14, it is only the group of others now. ENOENT: it is a thread of another process now. */
+int pid_open(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0 && (errno == EINVAL || errno == ENOENT))
+        errno = ESRCH;
+    return fd;
+}
+
 int proc_id_open(const struct proc_id *id)
 {
-    int fd = (int)syscall(SYS_pidfd_open, id->pid, 0);
+    int fd = pid_open(id->pid);
     enum liveness found = fd < 0 ? LIVE_DEAD : proc_id_liveness(id);
     if (fd < 0 || found == LIVE_ALIVE)
         return fd;
@@ -197,10 +207,19 @@ int proc_id_open(const struct proc_id *id)
 
 int proc_id_signal(const struct proc_id *id, int number)
 {
+    return proc_id_send(id, number, 0);
+}
+
+int proc_id_send(const struct proc_id *id, int number, int word)
+{
+    siginfo_t info = {.si_signo = number, .si_code = SI_QUEUE};
     int fd = proc_id_open(id);
     if (fd < 0)
         return -1;
-    int result = (int)syscall(SYS_pidfd_send_signal, fd, number, NULL, 0);
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_int = word;
+    int result = (int)syscall(SYS_pidfd_send_signal, fd, number, word ? &info : NULL, 0);
     int saved = errno;
     close(fd);
     errno = saved;

@@ -273,6 +273,9 @@ void runner_cancel(struct runner *runner);
 int runner_wait_begin(struct runner *runner, struct tsk_error *err);
 void runner_wait(struct runner *runner, int timeout_ms);
 void runner_wait_end(struct runner *runner);
+/* Asks the runner in that process to cancel its run (is_now: at once). A run that has just ended stays as it ended, and so does the
+ * process. -1 with errno. */
+int runner_ask_cancel(const struct proc_id *id, bool is_now);
 void runner_hear(struct runner *runner); /* also after runner_close */
 /* runner_view.c */
 struct task_view *view_of(struct runner *runner, uint32_t node);

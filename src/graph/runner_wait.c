@@ -14,6 +14,32 @@
 #include <time.h>
 #include <unistd.h>
 
+#define CANCEL_WORD 0x7461736b /* in the signal of runner_ask_cancel, which is for a run alone */
+
+int runner_ask_cancel(const struct proc_id *id, bool is_now)
+{
+    return proc_id_send(id, is_now ? SIGUSR1 : SIGTERM, CANCEL_WORD);
+}
+
+/* Outside of a run, because a blocked signal has none. A cancel that comes when its run has just ended must not end the queue that
+ * continues with the next one, nor replace the exit code of the outcome. Other signals have their usual effect. */
+static void on_late_signal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code == SI_QUEUE && info->si_value.sival_int == CANCEL_WORD)
+        return;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* It stays: a cancel may have been sent before the end was to be seen. */
+static void drop_late_cancels(int number)
+{
+    struct sigaction now, late = {.sa_sigaction = on_late_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    if (sigaction(number, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL)
+        sigaction(number, &late, NULL);
+}
+
 /* nohup, and `&` in a script: a blocked signal would reach us although it is ignored. */
 static void catch_unless_ignored(struct runner *runner, int number)
 {
@@ -35,6 +61,8 @@ int runner_wait_begin(struct runner *runner, struct tsk_error *err)
     struct sigaction by_default = {.sa_handler = SIG_DFL};
     sigset_t blocked;
     runner->has_threads = !__libc_single_threaded || runner->options.remote_program;
+    drop_late_cancels(SIGTERM);
+    drop_late_cancels(SIGUSR1);
     sigemptyset(&runner->caught);
     sigaddset(&runner->caught, SIGTERM);
     sigaddset(&runner->caught, SIGUSR1);

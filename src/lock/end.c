@@ -40,7 +40,7 @@ static int kill_and_wait(int pid_fd, pid_t pid, struct tsk_error *err)
 static int end_process(const struct guard *guard, const struct judgement *found, bool by_life, pid_t pid,
                        struct tsk_error *err)
 {
-    int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int pid_fd = pid_open(pid);
     if (pid_fd < 0)
         return errno == ESRCH ? 0 : kill_failed(pid, err);
     bool is_it = true;

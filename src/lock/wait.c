@@ -10,7 +10,6 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/pidfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* A byte lock has no deadline of its own, and a library must not use signals for one. So a thread blocks in
@@ -232,7 +231,7 @@ static int watch_process(const struct judgement *judgement)
     const struct lock_record *record = &judgement->record;
     if (!record->pid || judgement->alive != LIVE_ALIVE)
         return -1;
-    int fd = (int)syscall(SYS_pidfd_open, record->pid, 0);
+    int fd = pid_open(record->pid);
     struct pollfd ended = {.fd = fd, .events = POLLIN};
     if (fd >= 0 && poll(&ended, 1, 0) == 0)
         return fd;

@@ -1,5 +1,6 @@
 #include "ops/event_filter.h"
 #include "base/clock.h"
+#include "ops/proc_args.h"
 
 #include <string.h>
 
@@ -27,21 +28,6 @@ static bool has_kind(const char *thing)
     return is_kind(thing, "lock");
 }
 
-/* A time, or how long ago ("10m"). */
-static int filter_time(const json_t *args, const char *param, int64_t *ret_ms, struct tsk_error *err)
-{
-    const char *text = json_get_string(args, param, NULL);
-    int64_t ago_ms, now_ms = clock_now().wall_ms;
-    *ret_ms = -1;
-    if (!text)
-        return 0;
-    if (duration_parse(text, &ago_ms) == 0 && ago_ms <= now_ms)
-        *ret_ms = now_ms - ago_ms;
-    else if (time_parse(text, ret_ms) < 0)
-        return error_set(err, TSK_INVALID_INPUT, "log_time", "param", param, "value", text, NULL);
-    return 0;
-}
-
 int event_filter_take(const json_t *args, struct event_filter *ret, struct tsk_error *err)
 {
     *ret = (struct event_filter){.type = json_get_string(args, "type", NULL),
@@ -49,9 +35,11 @@ int event_filter_take(const json_t *args, struct event_filter *ret, struct tsk_e
                                  .actor = json_get_string(args, "actor", NULL)};
     if (ret->thing && !has_kind(ret->thing))
         return error_set(err, TSK_INVALID_INPUT, "event_thing", "value", ret->thing, NULL);
-    return filter_time(args, "since", &ret->since_ms, err) < 0 || filter_time(args, "until", &ret->until_ms, err) < 0
+    int64_t now_ms = clock_now().wall_ms;
+    ret->since_ms = ret->until_ms = -1;
+    return log_args_time(args, "since", now_ms, &ret->since_ms, err) < 0
                ? -1
-               : 0;
+               : log_args_time(args, "until", now_ms, &ret->until_ms, err);
 }
 
 static bool fits_type(const char *type, const char *wanted)

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -337,7 +336,7 @@ static void await_ends(struct lookout *lookout, const json_t *living)
         if (json_object_get(lookout->ends, living_pid) || json_object_size(lookout->ends) >= ENDS_MAX)
             continue;
         long number = strtol(living_pid, NULL, 10);
-        int fd = (int)syscall(SYS_pidfd_open, (pid_t)number, 0); /* close-on-exec */
+        int fd = pid_open((pid_t)number);
         watch_descriptor(lookout, fd, (uint64_t)number);
         json_object_set_new(lookout->ends, living_pid, json_integer(fd));
     }

@@ -224,7 +224,7 @@ const struct op op_events = {
         PARAM("after", OP_INT, OP_OPTIONAL, "ID", "Only events after this id.", .min = 0, .max = INT64_MAX),
         PARAM("type", OP_STRING, OP_OPTIONAL, "TYPE", "Only events of this type, such as lock.acquired or process.*.",
               .max = 128),
-        PARAM("since", OP_STRING, OP_PAGE_ONLY, "T", "Only events since then: 10m (ago), 2026-02-07T14:30:00Z.",
+        PARAM("since", OP_STRING, OP_PAGE_ONLY, "T", "Only events since then: 10m (ago), 14:30, 2026-02-07T14:30:00Z.",
               .max = 64),
         PARAM("until", OP_STRING, OP_PAGE_ONLY, "T", "Only events until then.", .max = 64),
         PARAM("thing", OP_STRING, OP_PAGE_ONLY, "KIND:ID",

@@ -70,7 +70,7 @@ static int ids_by_state(struct op_call *call, struct proc_registry *reg, enum wh
 {
     struct proc *list;
     size_t count;
-    if (!json_get_bool(call->args, "all", false))
+    if (!proc_args_is_all(call))
         return proc_args_ids(call, reg, ret, err);
     if (proc_list(reg, &list, &count, err) < 0)
         return -1;
@@ -99,6 +99,7 @@ static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     if (proc_start_ordered(&reg, names, count, !json_get_bool(call->args, "no_deps", false), results, err) < 0)
         return -1;
+    proc_args_forgive(call, results, count, TSK_PROCESS_ALREADY_RUNNING);
     proc_args_settle(call, &reg, names, count, results);
     if (proc_args_answer(call, &reg, ids, results, false, ret, err) < 0)
         return -1;
@@ -146,8 +147,10 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     const char **names CLEANUP_FREE = proc_args_strings(ids);
     struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
-    if (proc_stop_many(&reg, names, count, grace, results, err) < 0 ||
-        proc_args_answer(call, &reg, ids, results, true, ret, err) < 0)
+    if (proc_stop_many(&reg, names, count, grace, results, err) < 0)
+        return -1;
+    proc_args_forgive(call, results, count, TSK_PROCESS_NOT_RUNNING);
+    if (proc_args_answer(call, &reg, ids, results, true, ret, err) < 0)
         return -1;
     proc_others_warn(*ret, warning);
     return 0;
@@ -210,6 +213,7 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
     for (size_t i = 0; i < count; i++) /* one that did not run is simply started */
         if (stopped[i].code != TSK_OK && stopped[i].code != TSK_PROCESS_NOT_RUNNING)
             started[i] = stopped[i];
+    proc_args_forgive(call, started, count, TSK_PROCESS_ALREADY_RUNNING);
     proc_args_settle(call, &reg, names, count, started);
     if (proc_args_answer(call, &reg, ids, started, false, ret, err) < 0)
         return -1;
@@ -382,7 +386,7 @@ static json_t *remove_listed(struct op_call *call, struct proc_registry *reg, co
     json_each (ids, i, id)
         if (remove_asked(call, reg, names[i], &results[i]) == 0)
             json_array_append(removed, id);
-        else
+        else if (!(proc_args_is_all(call) && results[i].code == TSK_PROCESS_NOT_FOUND))
             proc_args_add_error(call, names[i], &results[i], errors);
     return json_pack("{s:o, s:o}", "removed", removed, "errors", errors);
 }

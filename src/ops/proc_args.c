@@ -171,7 +171,7 @@ int proc_args_open(struct op_call *call, struct proc_registry *reg, struct tsk_e
 int proc_args_ids(const struct op_call *call, struct proc_registry *reg, json_t **ret, struct tsk_error *err)
 {
     json_t *given = json_object_get(call->args, "id");
-    if (json_get_bool(call->args, "all", false))
+    if (proc_args_is_all(call))
         return proc_ids(reg, ret, err);
     if (!given)
         return op_param_missing(call->op, "id", err);
@@ -236,6 +236,18 @@ void proc_args_add_error(struct op_call *call, const char *id, const struct tsk_
         call->verdict = error->code;
 }
 
+bool proc_args_is_all(const struct op_call *call)
+{
+    return json_get_bool(call->args, "all", false);
+}
+
+void proc_args_forgive(const struct op_call *call, struct tsk_error *results, size_t count, enum tsk_code reached)
+{
+    for (size_t i = 0; proc_args_is_all(call) && i < count; i++)
+        if (results[i].code == reached || results[i].code == TSK_PROCESS_NOT_FOUND)
+            results[i] = (struct tsk_error){.code = TSK_OK};
+}
+
 int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json_t *ids,
                      const struct tsk_error *results, bool with_leftovers, json_t **ret, struct tsk_error *err)
 {
@@ -258,7 +270,7 @@ int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json
             proc_args_add_error(call, id, &results[i], errors);
         if (proc_load(reg, id, &p, &problem) == 0)
             json_array_append_new(records, proc_to_json(reg, &p));
-        else if (results[i].code == TSK_OK)
+        else if (results[i].code == TSK_OK && !(proc_args_is_all(call) && problem.code == TSK_PROCESS_NOT_FOUND))
             proc_args_add_error(call, id, &problem, errors);
     }
     *ret = json_pack("{s:o, s:o}", "processes", records, "errors", errors);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LOG_POLL_MS 250
@@ -51,7 +50,7 @@ void log_watch_child(struct log_watch *watch, const struct proc *p)
     watch->is_child_gone = false;
     if (p->view.state != PROC_RUNNING || p->view.child.pid <= 0)
         return;
-    watch->pid_fd = (int)syscall(SYS_pidfd_open, p->view.child.pid, 0);
+    watch->pid_fd = pid_open(p->view.child.pid);
     /* Opened first, then compared: somebody else may have its number. */
     watch->is_child_gone = watch->pid_fd < 0 || proc_id_liveness(&p->view.child) == LIVE_DEAD;
     if (watch->is_child_gone)

@@ -21,7 +21,7 @@ static int signal_runner(const json_t *stage, bool is_now, struct tsk_error *err
     struct proc_id id;
     if (!rundir_runner(stage, &id))
         errno = ESRCH;
-    else if (proc_id_signal(&id, SIGCONT) == 0 && proc_id_signal(&id, is_now ? SIGUSR1 : SIGTERM) == 0)
+    else if (proc_id_signal(&id, SIGCONT) == 0 && runner_ask_cancel(&id, is_now) == 0)
         return 0; /* one that is stopped (Ctrl-Z) hears only when it continues */
     return error_errno(err, "signal", "runner");
 }

@@ -1,6 +1,7 @@
 #include "store/db.h"
 #include "base/fs.h"
 #include "base/ident.h"
+#include "base/lockers.h"
 #include "base/word.h"
 #include "store/db_conn.h"
 
@@ -10,6 +11,10 @@
 #include <sqlite3.h>
 #include <string.h>
 #include <unistd.h>
+
+/* The bytes that SQLite locks to write: with a write-ahead log in the file of the shared memory, otherwise in the database. */
+#define WAL_WRITE_BYTE 120
+#define RESERVED_BYTE  0x40000001
 
 static enum tsk_code code_of_sqlite(int rc)
 {
@@ -38,6 +43,16 @@ static void add_look(struct tsk_error *err, bool is_denied, bool is_read_only, c
     }
 }
 
+static int db_busy(const struct db *db, const char *path, struct tsk_error *err)
+{
+    pid_t pid = lockers_find_posix(db->state_dir, "state.db-shm", WAL_WRITE_BYTE);
+    pid = pid ? pid : lockers_find_posix(db->state_dir, "state.db", RESERVED_BYTE);
+    if (pid)
+        return lockers_refuse(pid, TSK_ENVIRONMENT, "db_busy_by", "db_busy", err);
+    error_set(err, TSK_ENVIRONMENT, "db_busy", "path", path, NULL);
+    return error_add_next(err, "tasuki status");
+}
+
 int db_fail(struct db *db, int rc, struct tsk_error *err)
 {
     char path[FS_PATH_MAX];
@@ -52,10 +67,8 @@ int db_fail(struct db *db, int rc, struct tsk_error *err)
         error_add_next(err, "tasuki doctor"); /* which has the command that begins a new one */
         return -1;
     }
-    if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED) {
-        error_set(err, TSK_ENVIRONMENT, "db_busy", "path", path, "reason", reason, NULL);
-        return error_add_next(err, "tasuki status");
-    }
+    if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
+        return db_busy(db, path, err);
     if ((rc & 0xff) == SQLITE_READONLY && faccessat(db->state_dir, "state.db", W_OK, AT_EACCESS) < 0)
         number = errno;
     bool is_shut = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;

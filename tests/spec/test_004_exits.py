@@ -12,6 +12,7 @@ from harness.harness import eq, main, test
 from harness.processes import SLEEP, Processes, children_of, name_of, send, start_ticks_of, state_of
 from harness.race import race
 from spec.common import need_namespace, parse_time
+from spec.holder_common import lock_wait
 
 UNKNOWN = "exit status unknown: "
 
@@ -278,6 +279,38 @@ def _(ws):
     p.call("stop", "--all").expect(0)
     assert not ws.alive(daemon), "the daemon still runs"
     p.nothing_runs()
+
+
+@test("stop --all succeeds if one that it was to stop is stopped or removed by somebody else meanwhile")
+def _(ws):
+    p = Processes(ws)
+    for end in (["stop", "db"], ["remove", "db", "--force"]):
+        p.create("db")
+        p.script("web", f"trap '{ws.binary} proc {' '.join(end)} >&2; exit 0' TERM; echo 1 > up; sleep 1000 & wait", "--cwd",
+                 str(ws.path), "--depends-on", "db=started")
+        p.start("web")
+        ws.until_file("up")
+        answer = p.call("stop", "--all", "--grace", "5000").expect(0).json
+        eq(answer["errors"], [], f"errors after {end}")
+        p.call("remove", "--all").expect(0)
+        (ws.path / "up").unlink()
+    p.nothing_runs()
+
+
+@test("a stop that meets a start of which no record says who is in charge waits for it")
+def _(ws):
+    p = Processes(ws)
+    p.create("web")
+    p.dir("web").mkdir()
+    locks = [os.open(p.dir("web") / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("holder.lock", "run.1.lock")]
+    for lock in locks:
+        lock_wait(lock, 0)
+    eq(p.status("web")["phase"], "starting", "the phase")
+    stop = ws.spawn("--json", "proc", "stop", "web")
+    ws.until(lambda: p.want("web") == "down", "the stop is written down")
+    for lock in locks:  # the start came to nothing
+        os.close(lock)
+    eq(ws.finish(stop).expect(0).json["state_name"], "NotStarted", "the state")
 
 
 @test("remove of a process that has ended ends its leftovers")

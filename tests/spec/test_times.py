@@ -103,4 +103,15 @@ def _(ws):
         assert all(len(line) <= columns for line in ws.tasuki("proc", "list", env={"COLUMNS": str(columns)}).out.splitlines())
 
 
+@test("a command that refuses a time accepts each form that its refusal names")
+def _(ws):
+    ws.tasuki("proc", "create", "web", "--", "true").expect(0)
+    for words in (["events", "--since"], ["events", "--until"], ["proc", "logs", "web", "--since"], ["proc", "logs", "web", "--until"]):
+        said = ws.tasuki("--json", *words, "yesterday").expect(2, "INVALID_INPUT").error["message"]
+        forms = said.partition("write ")[2].replace(" (ago)", "").replace(" or ", ", ").split(", ")
+        eq(len(forms), 4, f"forms in {said}")
+        for form in forms:
+            ws.tasuki(*words, form).expect(0)
+
+
 main(__name__)

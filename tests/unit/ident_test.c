@@ -256,7 +256,24 @@ TEST(pids_that_nobody_can_have_are_dead)
         struct proc_id id;
         ASSERT_INT(proc_id_of(pids[i], &id), -1);
         ASSERT_INT(errno, ESRCH);
+        ASSERT_INT(pid_open(pids[i]), -1);
+        ASSERT_INT(errno, ESRCH);
     }
+}
+
+static void *open_own_thread(void *arg)
+{
+    *(int *)arg = pid_open(gettid()) < 0 ? errno : 0;
+    return NULL;
+}
+
+TEST(a_pid_that_is_only_a_thread_is_no_process)
+{
+    pthread_t thread;
+    int number = 0;
+    ASSERT_INT(pthread_create(&thread, NULL, open_own_thread, &number), 0);
+    ASSERT_INT(pthread_join(thread, NULL), 0);
+    ASSERT_INT(number, ESRCH);
 }
 
 TEST(the_start_time_of_a_process_lies_between_boot_and_now)

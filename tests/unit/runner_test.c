@@ -45,6 +45,60 @@ static void run_flow(const char *text, const char *status, int exit_code)
     tsk_workspace_close(ws);
 }
 
+static void ask_at_end(void *data, const json_t *document)
+{
+    struct proc_id self;
+    const bool *is_now = data;
+    if (!json_text_is(document, "type", "run.ended"))
+        return;
+    ASSERT_INT(proc_id_of(getpid(), &self), 0);
+    ASSERT_INT(runner_ask_cancel(&self, *is_now), 0);
+}
+
+/* Returns after the runner has heard the signals that came while it was deaf. */
+static void run_and_cancel_late(bool is_now)
+{
+    struct tsk_error err;
+    struct flow flow;
+    struct runner runner;
+    struct runner_options options = {.tell = ask_at_end, .tell_data = &is_now};
+    json_t *stage CLEANUP_JSON = NULL;
+    struct tsk_workspace *ws = scene_open();
+    ASSERT_OK(flow_load(&flow, "flow.yaml", FLOW, strlen(FLOW), LANG_EN, &err));
+    ASSERT_OK(runner_begin(&runner, ws, &flow, FLOW, strlen(FLOW), NULL, &options, &err));
+    ASSERT_OK(runner_execute(&runner, &stage, &err));
+    runner_close(&runner);
+    flow_clear(&flow);
+    ASSERT_STR(json_get_string(stage, "status", ""), "FAILED");
+    tsk_workspace_close(ws);
+}
+
+TEST(a_cancel_that_comes_when_the_run_has_just_ended_does_nothing)
+{
+    struct proc_id self;
+    run_and_cancel_late(false);
+    run_and_cancel_late(true);
+    ASSERT_INT(proc_id_of(getpid(), &self), 0);
+    ASSERT_INT(runner_ask_cancel(&self, true), 0); /* nor does one that comes still later */
+}
+
+static void die_late(const struct child *me, void *arg)
+{
+    struct proc_id self;
+    (void)me;
+    (void)arg;
+    run_and_cancel_late(true);
+    if (proc_id_of(getpid(), &self) == 0)
+        proc_id_signal(&self, SIGTERM);
+    _exit(0);
+}
+
+TEST(any_other_signal_ends_the_process_after_a_run_as_before)
+{
+    struct child child = child_start(die_late, NULL);
+    ASSERT(WTERMSIG(child_wait(&child)) == SIGTERM);
+}
+
 static sem_t is_over;
 
 /* Gets the signals that the runner blocks, and drops them. */
