@@ -109,6 +109,16 @@ static int proc_read(pid_t pid, const char *file, struct buf *b)
     return fs_read_file(AT_FDCWD, path, 1 << 20, b);
 }
 
+/* A zombie has ended; but a process whose first thread alone has ended still runs. */
+static int proc_stat_of_text(const char *text, struct proc_stat *ret)
+{
+    if (proc_stat_parse(text, ret) < 0)
+        return errno = EIO, -1;
+    if (ret->state == 'X' || (ret->state == 'Z' && ret->threads <= 1))
+        return errno = ESRCH, -1;
+    return 0;
+}
+
 static int proc_stat_read(pid_t pid, struct proc_stat *ret)
 {
     char storage[5000];
@@ -124,16 +134,7 @@ static int proc_stat_read(pid_t pid, struct proc_stat *ret)
             errno = kill(pid, 0) < 0 && errno == ESRCH ? ESRCH : EACCES;
         return -1;
     }
-    if (proc_stat_parse(b.data, ret) < 0) {
-        errno = EIO;
-        return -1;
-    }
-    /* A zombie has ended; but a process whose first thread alone has ended still runs. */
-    if (ret->state == 'X' || (ret->state == 'Z' && ret->threads <= 1)) {
-        errno = ESRCH;
-        return -1;
-    }
-    return 0;
+    return proc_stat_of_text(b.data, ret);
 }
 
 int proc_id_of(pid_t pid, struct proc_id *ret)
@@ -151,6 +152,18 @@ int proc_id_of(pid_t pid, struct proc_id *ret)
     return 0;
 }
 
+/* What was found under its pid: is it the process? */
+static enum liveness liveness_of_stat(const struct proc_id *id, const struct proc_stat *stat)
+{
+    /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
+    int64_t shift, apart = (int64_t)(stat->start_ticks - id->start_ticks);
+    bool is_known = clock_boot_shift(&shift);
+    int64_t slack = shift % (1000000000 / (int64_t)ticks_per_second()) ? 1 : 0;
+    if (apart >= -slack && apart <= slack)
+        return LIVE_ALIVE;
+    return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
+}
+
 enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage)
 {
     if (!*boot_id())
@@ -163,13 +176,28 @@ enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usag
     if (proc_stat_read(id->pid, &stat) < 0)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
     *ret_usage = stat.usage;
-    /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
-    int64_t shift, apart = (int64_t)(stat.start_ticks - id->start_ticks);
-    bool is_known = clock_boot_shift(&shift);
-    int64_t slack = shift % (1000000000 / (int64_t)ticks_per_second()) ? 1 : 0;
-    if (apart >= -slack && apart <= slack)
-        return LIVE_ALIVE;
-    return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
+    return liveness_of_stat(id, &stat);
+}
+
+int proc_id_watch(const struct proc_id *id)
+{
+    char path[64];
+    if (id->pid_ns != pid_namespace())
+        return errno = EIO, -1;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)id->pid);
+    return fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+}
+
+enum liveness proc_id_look_at(int fd, const struct proc_id *id, struct proc_usage *ret_usage)
+{
+    char text[1024];
+    struct proc_stat stat;
+    ssize_t len = fs->pread(fd, text, sizeof text - 1, 0);
+    text[len > 0 ? len : 0] = '\0';
+    if (len < 0 || proc_stat_of_text(text, &stat) < 0)
+        return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
+    *ret_usage = stat.usage;
+    return liveness_of_stat(id, &stat);
 }
 
 enum liveness proc_id_liveness(const struct proc_id *id)

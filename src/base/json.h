@@ -56,6 +56,11 @@ const json_t *json_at(const json_t *object, const char *path);
 /* Parses a number in any notation; owned. NULL if the text is not a number. */
 json_t *json_number_of_text(const char *text);
 
+/* A value that is written already: json_write copies the text as it is. Owned. Everything else sees a string that no document has,
+ * so it is only for answers that are written and not read. json_unfinished: the value itself, as of any value; owned. */
+json_t *json_finished(const struct buf *text);
+json_t *json_unfinished(const json_t *finished);
+
 /* Serialised, keys in insertion order; a real number with as few digits as it needs. */
 void json_write(struct buf *b, const json_t *value, bool pretty);
 

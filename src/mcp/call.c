@@ -303,6 +303,7 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
                            .is_remote = server->options.is_shared,
                            .is_borrowed = atomic_load(&server->is_borrowed),
                            .is_brief = true,
+                           .is_written = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = call_is_cancelled,
                            .skin = request};

@@ -1,8 +1,12 @@
 #include "base/fs.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
+#include "proc/memo.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
+
+enum { FDS_SHARE = 4 }; /* of the descriptors that this process may have, a quarter is for a memo */
 
 int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err)
 {
@@ -81,11 +85,14 @@ static bool find_place(struct mcp_server *server)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error absent;
+    struct rlimit limit;
     struct mcp_place *place = memory_zeroed(1, sizeof *place);
     if (tsk_workspace_open(server->options.root, &ws, &absent) < 0) {
         free(place);
         return false;
     }
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        memo_begin(ws, limit.rlim_cur / FDS_SHARE);
     *place = (struct mcp_place){.ws = ws, .next = server->places};
     server->places = place;
     atomic_store(&server->is_identified, false);

@@ -309,8 +309,9 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct proc *list;
     size_t count;
     const char *state = json_get_string(call->args, "state", NULL);
-    if (proc_args_open(call, &reg, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || proc_list_to_show(&reg, &list, &count, err) < 0)
         return -1;
+    reg.is_written = call->is_written;
     struct page page = page_begin(call, PAGE_ALL);
     for (size_t i = 0; i < count; i++)
         if ((!state || strcmp(state, proc_state_names[list[i].view.state]) == 0) && page_takes(&page, list[i].id))

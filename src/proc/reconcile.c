@@ -375,8 +375,10 @@ static int sync_all(struct proc_registry *reg, struct proc *list, size_t count, 
 {
     for (size_t i = 0; i < count; i++) {
         struct buf state CLEANUP(buf_clear) = BUF_INIT;
-        if (strcmp(list[i].view.phase, PROC_UNREADABLE) != 0)
-            state_text(&list[i], &state);
+        if (list[i].known.record || strcmp(list[i].view.phase, PROC_UNREADABLE) == 0)
+            continue;
+        state_text(&list[i], &state);
+        list[i].is_synced = !state.len;
         if (!state.len)
             continue;
         if (!*ret_changed && db_begin(&reg->db, err) < 0)

@@ -121,8 +121,6 @@ static void put_state(json_t *record, const struct proc_view *view)
         json_object_set_new(record, "next_start_at", json_of_time(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
-    if (view->has_usage)
-        json_object_set_new(record, "usage", usage_json(view));
 }
 
 static void put_log(json_t *record, const struct proc_registry *reg, const struct proc *p)
@@ -182,7 +180,8 @@ static void record_look_at_place(struct proc_registry *reg, const char *dir)
 
 static const char *record_place_of(const struct proc_registry *reg, const struct proc *p)
 {
-    return json_get_string(p->spec, "cwd", reg->ws->root);
+    const char *cwd = p->known.record ? p->known.cwd : json_get_string(p->spec, "cwd", NULL);
+    return cwd ? cwd : reg->ws->root;
 }
 
 const char *proc_other_worktree(struct proc_registry *reg, const struct proc *p)
@@ -215,7 +214,7 @@ static void put_starter(json_t *record, const struct proc *p)
     json_object_set_new(record, "started_by", who ? who : json_null());
 }
 
-json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
+json_t *record_to_keep(const struct proc_registry *reg, const struct proc *p)
 {
     static const char *const settings[] = {"restart",          "max_retries", "backoff_ms", "backoff_max_ms",
                                            "healthy_after_ms", "ready",       "health",     "depends_on"};
@@ -234,20 +233,50 @@ json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
     put_last_stderr(record, p);
     put_log(record, reg, p);
     put_starter(record, p);
-    put_record_place(record, reg, p);
     return record;
 }
 
-int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
-                  struct tsk_error *err)
+/* The rest of the record. */
+static json_t *record_moving_part(struct proc_registry *reg, const struct proc *p)
+{
+    json_t *moving = json_object();
+    if (p->view.has_usage)
+        json_object_set_new(moving, "usage", usage_json(&p->view));
+    put_record_place(moving, reg, p);
+    return moving;
+}
+
+json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
+{
+    json_t *moving CLEANUP_JSON = record_moving_part(reg, p);
+    if (!p->known.record) {
+        json_t *record = record_to_keep(reg, p);
+        json_object_update(record, moving);
+        return record;
+    }
+    struct buf text CLEANUP(buf_clear) = BUF_INIT, rest CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&rest, moving, false); /* at least what it uses: it runs */
+    buf_put(&text, p->known.record, p->known.record_len - 1);
+    buf_puts(&text, ",");
+    buf_puts(&text, buf_str(&rest) + 1);
+    json_t *finished = json_finished(&text);
+    json_t *record = reg->is_written ? finished : json_unfinished(finished);
+    if (!reg->is_written)
+        json_decref(finished);
+    return record;
+}
+
+static int overview(struct tsk_workspace *ws, const char *home, bool is_written, size_t most, json_t **ret,
+                    size_t *ret_total, struct tsk_error *err)
 {
     struct proc *list = NULL;
     size_t count = 0;
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     bool has_any = fs_may_exist(ws->state_dir, "processes");
-    if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0))
+    if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list_to_show(&reg, &list, &count, err) < 0))
         return -1;
     reg.home = has_any && home ? strdup(home) : NULL; /* only a registry that is open frees it */
+    reg.is_written = is_written;
     json_t *records = json_array();
     int passes = count > most ? 2 : 1; /* those that run, then the others */
     for (int pass = 0; pass < passes; pass++)
@@ -258,6 +287,18 @@ int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_
     *ret = records;
     *ret_total = count;
     return 0;
+}
+
+int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
+                  struct tsk_error *err)
+{
+    return overview(ws, home, false, most, ret, ret_total, err);
+}
+
+int proc_overview_to_write(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
+                           struct tsk_error *err)
+{
+    return overview(ws, home, true, most, ret, ret_total, err);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */
