@@ -109,14 +109,55 @@ static int proc_read(pid_t pid, const char *file, struct buf *b)
     return fs_read_file(AT_FDCWD, path, 1 << 20, b);
 }
 
-/* A zombie has ended; but a process whose first thread alone has ended still runs. */
-static int proc_stat_of_text(const char *text, struct proc_stat *ret)
+/* A server's descriptors of /proc/PID/stat (proc_keep_looks), each in the place of its pid. A thread that finds them in use does
+ * without. */
+static struct {
+    pthread_mutex_t mutex;
+    size_t count;
+    struct kept_stat {
+        pid_t pid; /* 0: none */
+        int fd;
+    } * places;
+} kept = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void proc_keep_looks(size_t count)
 {
-    if (proc_stat_parse(text, ret) < 0)
-        return errno = EIO, -1;
-    if (ret->state == 'X' || (ret->state == 'Z' && ret->threads <= 1))
-        return errno = ESRCH, -1;
-    return 0;
+    pthread_mutex_lock(&kept.mutex);
+    if (!kept.count && count) {
+        kept.places = memory_zeroed(count, sizeof *kept.places);
+        __atomic_store_n(&kept.count, count, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&kept.mutex);
+}
+
+/* The text's length; -1. With the mutex. A descriptor that cannot be read any more is that of an ended process: another one may have
+ * its pid. */
+static ssize_t kept_stat_read(pid_t pid, char *text, size_t size)
+{
+    char path[64];
+    struct kept_stat *place = &kept.places[(size_t)pid % kept.count];
+    ssize_t len = place->pid == pid ? fs->pread(place->fd, text, size, 0) : -1;
+    if (len > 0)
+        return len;
+    if (place->pid)
+        fs_close(&place->fd);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    place->fd = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    place->pid = place->fd < 0 ? 0 : pid;
+    return place->fd < 0 ? -1 : fs->pread(place->fd, text, size, 0);
+}
+
+static int proc_stat_text(pid_t pid, struct buf *b)
+{
+    if (!__atomic_load_n(&kept.count, __ATOMIC_RELAXED) || pthread_mutex_trylock(&kept.mutex) != 0)
+        return proc_read(pid, "stat", b);
+    char *at = buf_reserve(b, 2048);
+    ssize_t len = kept_stat_read(pid, at, 2047);
+    int saved = errno;
+    pthread_mutex_unlock(&kept.mutex);
+    errno = len == 0 ? ESRCH : saved;
+    at[len > 0 ? len : 0] = '\0';
+    return len > 0 ? 0 : -1;
 }
 
 static int proc_stat_read(pid_t pid, struct proc_stat *ret)
@@ -128,13 +169,22 @@ static int proc_stat_read(pid_t pid, struct proc_stat *ret)
         errno = ESRCH;
         return -1;
     }
-    if (proc_read(pid, "stat", &b) < 0) {
+    if (proc_stat_text(pid, &b) < 0) {
         /* With hidepid, /proc hides what exists; ask the kernel before saying that nobody is there. */
         if (errno == ENOENT)
             errno = kill(pid, 0) < 0 && errno == ESRCH ? ESRCH : EACCES;
         return -1;
     }
-    return proc_stat_of_text(b.data, ret);
+    if (proc_stat_parse(b.data, ret) < 0) {
+        errno = EIO;
+        return -1;
+    }
+    /* A zombie has ended; but a process whose first thread alone has ended still runs. */
+    if (ret->state == 'X' || (ret->state == 'Z' && ret->threads <= 1)) {
+        errno = ESRCH;
+        return -1;
+    }
+    return 0;
 }
 
 int proc_id_of(pid_t pid, struct proc_id *ret)
@@ -152,18 +202,6 @@ int proc_id_of(pid_t pid, struct proc_id *ret)
     return 0;
 }
 
-/* What was found under its pid: is it the process? */
-static enum liveness liveness_of_stat(const struct proc_id *id, const struct proc_stat *stat)
-{
-    /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
-    int64_t shift, apart = (int64_t)(stat->start_ticks - id->start_ticks);
-    bool is_known = clock_boot_shift(&shift);
-    int64_t slack = shift % (1000000000 / (int64_t)ticks_per_second()) ? 1 : 0;
-    if (apart >= -slack && apart <= slack)
-        return LIVE_ALIVE;
-    return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
-}
-
 enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage)
 {
     if (!*boot_id())
@@ -176,28 +214,13 @@ enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usag
     if (proc_stat_read(id->pid, &stat) < 0)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
     *ret_usage = stat.usage;
-    return liveness_of_stat(id, &stat);
-}
-
-int proc_id_watch(const struct proc_id *id)
-{
-    char path[64];
-    if (id->pid_ns != pid_namespace())
-        return errno = EIO, -1;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)id->pid);
-    return fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-}
-
-enum liveness proc_id_look_at(int fd, const struct proc_id *id, struct proc_usage *ret_usage)
-{
-    char text[1024];
-    struct proc_stat stat;
-    ssize_t len = fs->pread(fd, text, sizeof text - 1, 0);
-    text[len > 0 ? len : 0] = '\0';
-    if (len < 0 || proc_stat_of_text(text, &stat) < 0)
-        return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
-    *ret_usage = stat.usage;
-    return liveness_of_stat(id, &stat);
+    /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
+    int64_t shift, apart = (int64_t)(stat.start_ticks - id->start_ticks);
+    bool is_known = clock_boot_shift(&shift);
+    int64_t slack = shift % (1000000000 / (int64_t)ticks_per_second()) ? 1 : 0;
+    if (apart >= -slack && apart <= slack)
+        return LIVE_ALIVE;
+    return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
 }
 
 enum liveness proc_id_liveness(const struct proc_id *id)

@@ -41,10 +41,10 @@ struct proc_usage {
     uint64_t rss_pages;
 };
 enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage);
-/* A descriptor through which proc_id_look_at looks again; -1 if the process cannot be examined. It means the process that had the
- * pid when it was opened: never a later one that gets the same pid. */
-int proc_id_watch(const struct proc_id *id);
-enum liveness proc_id_look_at(int fd, const struct proc_id *id, struct proc_usage *ret_usage);
+/* From now on keeps the descriptors of at most `count` processes that were looked at, because opening one costs as much as reading
+ * it. For a server. Such a descriptor means the process that had the pid when it was opened, and never one that gets the pid later:
+ * as long as it can be read, that process has the pid. */
+void proc_keep_looks(size_t count);
 /* A pidfd of exactly that process (its identity is compared after opening); -1 with ESRCH when it is gone. */
 int proc_id_open(const struct proc_id *id);
 int proc_id_signal(const struct proc_id *id, int number);

@@ -135,9 +135,8 @@ int record_parse_json(const char *text, size_t len, struct lock_record *ret)
     struct lock_record record;
     record_init(&record);
     json_each_pair (root, key, value) {
-        const char *digits = DIGITS(json_integer_value(value));
         if (json_is_integer(value))
-            record_store(&record, key, digits);
+            record_store(&record, key, DIGITS(json_integer_value(value)));
         else if (json_is_string(value))
             record_store(&record, key, json_string_value(value));
     }

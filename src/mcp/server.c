@@ -73,11 +73,11 @@ void mcp_server_free(struct mcp_server *server)
 }
 
 /* Somebody may have removed it and made another one since. */
-static bool is_there(const struct tsk_workspace *ws)
+static bool is_there(const struct mcp_place *place)
 {
-    struct stat now, opened;
-    return fs->fstatat(AT_FDCWD, ws->state_path, &now, 0) == 0 && fs->fstat(ws->state_dir, &opened) == 0 &&
-           now.st_ino == opened.st_ino && now.st_dev == opened.st_dev;
+    struct stat now;
+    return fs->fstatat(AT_FDCWD, place->ws->state_path, &now, 0) == 0 && now.st_ino == place->inode &&
+           now.st_dev == place->device;
 }
 
 /* With the mutex held. */
@@ -87,13 +87,15 @@ static bool find_place(struct mcp_server *server)
     struct tsk_error absent;
     struct rlimit limit;
     struct mcp_place *place = memory_zeroed(1, sizeof *place);
+    struct stat opened;
     if (tsk_workspace_open(server->options.root, &ws, &absent) < 0) {
         free(place);
         return false;
     }
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
         memo_begin(ws, limit.rlim_cur / FDS_SHARE);
-    *place = (struct mcp_place){.ws = ws, .next = server->places};
+    BUG(fs->fstat(ws->state_dir, &opened) < 0);
+    *place = (struct mcp_place){.ws = ws, .device = opened.st_dev, .inode = opened.st_ino, .next = server->places};
     server->places = place;
     atomic_store(&server->is_identified, false);
     return true;
@@ -102,7 +104,7 @@ static bool find_place(struct mcp_server *server)
 struct tsk_workspace *mcp_server_workspace(struct mcp_server *server)
 {
     pthread_mutex_lock(&server->place_mutex);
-    bool is_found = (server->places && is_there(server->places->ws)) || find_place(server);
+    bool is_found = (server->places && is_there(server->places)) || find_place(server);
     struct tsk_workspace *ws = is_found ? server->places->ws : NULL;
     pthread_mutex_unlock(&server->place_mutex);
     return ws;

@@ -206,7 +206,7 @@ int proc_args_record(struct proc_registry *reg, const char *id, bool with_leftov
 {
     struct proc p CLEANUP(proc_clear) = {.dir = -1};
     json_t *leftovers = NULL;
-    if (proc_load_to_show(reg, id, &p, err) < 0)
+    if (proc_load(reg, id, &p, err) < 0)
         return -1;
     if (with_leftovers && proc_leftovers(&p, &leftovers, err) < 0)
         return -1;

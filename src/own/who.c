@@ -123,7 +123,7 @@ void who_look(struct tsk_workspace *ws, const char *instance, struct who *ret)
     struct db db CLEANUP(db_close) = {0};
     struct tsk_error ignored;
     *ret = (struct who){.pid = 0};
-    if (db_exists(ws->state_dir) && db_open(&db, ws->state_dir, &ignored) == 0)
+    if (db_open_existing(&db, ws->state_dir, &ignored) == 1)
         who_load(&db, instance, ret, &ignored);
 }
 

@@ -15,7 +15,6 @@
 #define COARSE_NS     INT64_C(2100000000)
 #define STEP_NS       (TICK_NS / 2)
 #define SECOND_NS     INT64_C(1000000000)
-#define FDS_OF_ENTRY  2
 #define MEMO_FILES    (sizeof((struct memo_stamps *)0)->files / sizeof(struct memo_stamp))
 
 static const char *const memo_files[MEMO_FILES] = {"", "/" HOLD_STATUS_NAME, "/" HOLD_WANT_NAME,
@@ -26,8 +25,8 @@ struct memo_entry {
     struct buf row;
     struct memo_stamps stamps;
     struct proc_view view;
-    struct proc_known known;
-    int lock_fd, stat_fd;
+    struct proc_known *known;
+    int lock_fd;
     uint64_t list; /* the latest one that has seen it */
 };
 
@@ -40,27 +39,39 @@ struct memo {
 
 /* ---- entries ---------------------------------------------------------------------------------------------------- */
 
-void proc_known_clear(struct proc_known *known)
+void proc_known_drop(struct proc_known *known)
 {
+    if (!known || atomic_fetch_sub(&known->users, 1) > 1)
+        return;
     free(known->record);
     free(known->cwd);
-    *known = (struct proc_known){.record = NULL};
+    free(known);
 }
 
-static void known_copy(const struct proc_known *known, struct proc_known *ret)
+static struct proc_known *known_new(const struct proc *p, const json_t *record)
 {
-    *ret = *known;
-    ret->record = strdup(known->record);
-    ret->cwd = known->cwd ? strdup(known->cwd) : NULL;
-    BUG(!ret->record || (known->cwd && !ret->cwd));
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    struct proc_probe ready, health;
+    struct proc_known *known = memory_zeroed(1, sizeof *known);
+    const char *cwd = json_get_string(p->spec, "cwd", NULL);
+    proc_spec_probe(p->spec, "ready", &ready);
+    proc_spec_probe(p->spec, "health", &health);
+    json_write(&text, record, false);
+    known->users = 1;
+    known->len = text.len;
+    known->record = buf_take(&text);
+    known->cwd = cwd ? strdup(cwd) : NULL;
+    known->port = proc_port(p);
+    known->has_probe = ready.kind != PROBE_NONE || health.kind != PROBE_NONE;
+    BUG(!known->record || (cwd && !known->cwd));
+    return known;
 }
 
 static void entry_free(struct memo_entry *entry)
 {
     buf_clear(&entry->row);
-    proc_known_clear(&entry->known);
+    proc_known_drop(entry->known);
     fs_close(&entry->lock_fd);
-    fs_close(&entry->stat_fd);
     free(entry);
 }
 
@@ -122,7 +133,8 @@ bool memo_begin(struct tsk_workspace *ws, size_t descriptors)
         return false; /* M7 */
     struct memo *memo = memory_zeroed(1, sizeof *memo);
     pthread_mutex_init(&memo->mutex, NULL);
-    memo->most = descriptors / FDS_OF_ENTRY;
+    memo->most = descriptors / 2; /* of holder.lock; the others are for looks at the child */
+    proc_keep_looks(descriptors / 2);
     ws->memo = memo;
     ws->memo_free = memo_free;
     return true;
@@ -181,7 +193,7 @@ void memo_stamp(const struct memo *memo, int processes, const char *id, struct m
 /* M2; M3: a clock that is only adjusted may be a little behind. */
 static bool is_as_stamped(const struct memo_entry *entry, int processes)
 {
-    size_t count = entry->known.has_probe ? MEMO_FILES : MEMO_FILES - 1; /* nobody reads its phase */
+    size_t count = entry->known->has_probe ? MEMO_FILES : MEMO_FILES - 1; /* nobody reads its phase */
     if (clock_distance() < entry->stamps.clock_ns - STEP_NS)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -200,7 +212,7 @@ static bool entry_holds(const struct memo_entry *entry, int processes, const str
 {
     return entry->row.len == row->len && memcmp(entry->row.data, row->data, row->len) == 0 &&
            fs_lock_probe(entry->lock_fd, F_WRLCK, 0, 1, NULL) == 1 && is_as_stamped(entry, processes) &&
-           proc_id_look_at(entry->stat_fd, &entry->view.child, ret_usage) == LIVE_ALIVE;
+           proc_id_look(&entry->view.child, ret_usage) == LIVE_ALIVE;
 }
 
 bool memo_recall(struct memo *memo, int processes, struct proc *p)
@@ -214,7 +226,8 @@ bool memo_recall(struct memo *memo, int processes, struct proc *p)
         entry->list = memo->list;
         p->view = entry->view;
         p->view.usage = usage;
-        known_copy(&entry->known, &p->known);
+        p->known = entry->known;
+        atomic_fetch_add(&p->known->users, 1);
     } else if (entry) {
         memo_drop(memo, place);
     }
@@ -228,23 +241,7 @@ static bool may_be_kept(const struct memo_stamps *stamps, const struct proc *p)
     const struct proc_view *view = &p->view;
     return stamps->is_usable && stamps->files[0].inode && p->dir >= 0 && p->is_synced &&
            stamps->files[3].size == p->history_offset && view->state == PROC_RUNNING && view->has_holder &&
-           view->has_usage && !view->is_foreign && !view->is_stuck;
-}
-
-static void take_facts(struct memo_entry *entry, const struct proc *p, const json_t *record)
-{
-    struct buf text CLEANUP(buf_clear) = BUF_INIT;
-    struct proc_probe ready, health;
-    const char *cwd = json_get_string(p->spec, "cwd", NULL);
-    proc_spec_probe(p->spec, "ready", &ready);
-    proc_spec_probe(p->spec, "health", &health);
-    json_write(&text, record, false);
-    size_t len = text.len;
-    entry->known = (struct proc_known){.record_len = len,
-                                       .has_probe = ready.kind != PROBE_NONE || health.kind != PROBE_NONE,
-                                       .record = buf_take(&text),
-                                       .cwd = cwd ? strdup(cwd) : NULL};
-    BUG(!entry->known.record || (cwd && !entry->known.cwd));
+           view->has_usage && !view->is_foreign && !view->is_stuck && *view->log;
 }
 
 void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct proc *p, const json_t *record)
@@ -252,13 +249,12 @@ void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct
     if (!may_be_kept(stamps, p))
         return;
     struct memo_entry *entry = memory_zeroed(1, sizeof *entry);
-    *entry = (struct memo_entry){.row = BUF_INIT, .stamps = *stamps, .view = p->view};
+    *entry = (struct memo_entry){
+        .row = BUF_INIT, .stamps = *stamps, .view = p->view, .known = known_new(p, record)};
     strcpy(entry->id, p->id);
     buf_put(&entry->row, p->row.data, p->row.len);
     entry->lock_fd = fs->openat(p->dir, HOLD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    entry->stat_fd = proc_id_watch(&p->view.child);
-    take_facts(entry, p, record);
-    if (entry->lock_fd < 0 || entry->stat_fd < 0 || entry->row.failed) {
+    if (entry->lock_fd < 0 || entry->row.failed) {
         entry_free(entry);
         return;
     }

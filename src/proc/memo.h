@@ -9,7 +9,7 @@
  *      milliseconds (whole seconds on some file systems), and a second change would leave the same time. So an entry is made only
  *      when all times were older than that, and not used after the clock was set back further than that.
  *  M4  holder.lock is locked. The descriptor is that of the same file, because the directory has not changed (M2).
- *  M5  The child lives. Its descriptor is exact: it never means another process (base/ident.h). What it uses is read each time.
+ *  M5  The child lives: it is looked at each time (base/ident.h), and so is what it uses.
  *  M6  Nothing was to be done about the process, and its history was in the row: an adoption, a restart or an event is never put off.
  *  M7  Only a running process is remembered, below a file system of this kernel. Whatever its record shows is in M1-M5, but for its
  *      directory, which is looked at each time. Nothing in an entry depends on the time.
@@ -19,6 +19,19 @@
 #define PROC_MEMO_H
 
 #include "proc/process.h"
+
+#include <stdatomic.h>
+
+/* What is shown of a process beside its view. It never changes, so entries and answers share it. */
+struct proc_known {
+    atomic_uint users;
+    char *record; /* as text, without what it uses and its place */
+    size_t len;
+    char *cwd; /* NULL: the root */
+    int port;
+    bool has_probe;
+};
+void proc_known_drop(struct proc_known *known); /* NULL is none */
 
 /* From now on looks through this workspace remember, with at most this many descriptors. For a server; a command looks once. False:
  * the files may change without our kernel. */

@@ -53,6 +53,7 @@ struct proc_registry {
     struct tsk_workspace *ws;
     struct db db;
     int dir;         /* processes/ */
+    bool outbox_is_empty; /* when a row was read last */
     json_t *removed; /* holder_list_removed, once it was asked for */
     bool is_written; /* the records are only written (json_finished), not read */
     char *home;      /* directory of the caller, where that is known; owned. Records of other git worktrees say so */
@@ -68,20 +69,13 @@ struct proc_registry {
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);
 
-/* What a memo (memo.h) has instead of the definition of a process that nothing has changed about since. */
-struct proc_known {
-    char *record; /* its record as text, without what it uses and its place; NULL: nothing is known */
-    size_t record_len;
-    char *cwd; /* NULL: the root */
-    bool has_probe;
-};
-void proc_known_clear(struct proc_known *known);
+struct proc_known; /* what a memo has instead of the definition, of a process about which nothing has changed (memo.h) */
 
 /* A registered process as read from its row, with its directory. */
 struct proc {
     char id[129];
     json_t *spec; /* canonical; NULL where `known` has what is shown of it */
-    struct proc_known known;
+    struct proc_known *known;
     struct buf row; /* its columns, where a memo is kept */
     bool is_synced; /* the row had heard of everything */
     int64_t created_at_ms, updated_at_ms;
@@ -140,6 +134,11 @@ json_t *proc_creator(struct proc_registry *reg, const char *id);
 
 /* The record as every skin shows it, secrets masked. Owned. Finished if reg->is_written, and it was known. */
 json_t *proc_to_json(struct proc_registry *reg, const struct proc *p);
+/* The same with more members, and the bytes of its log. */
+json_t *proc_to_json_with(struct proc_registry *reg, const struct proc *p, const json_t *more);
+/* What is shown of a process, also of one that is known: its directory, and the port that its probes ask (0: none). */
+const char *proc_directory(const struct proc_registry *reg, const struct proc *p);
+int proc_port(const struct proc *p);
 
 /* The records of the processes of a workspace, which may have none yet. Owned. Of more than `most` those that run come first, and
  * only this many; *ret_total is the number of all. `home`: the caller's directory; processes of another worktree say so (NULL: none

@@ -17,7 +17,7 @@
 
 #define COLUMNS                                                                                                        \
     "id, command, args, env, cwd, auto_start_on_restore, settings, state, history_offset, created_at, updated_at,"     \
-    " exit_run, started_by"
+    " exit_run, started_by, EXISTS (SELECT 1 FROM outbox)"
 
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err)
 {
@@ -57,7 +57,7 @@ void proc_registry_close(struct proc_registry *reg)
 void proc_clear(struct proc *p)
 {
     json_decref(p->spec);
-    proc_known_clear(&p->known);
+    proc_known_drop(p->known);
     buf_clear(&p->row);
     free(p->state_text);
     free(p->started_by);
@@ -148,9 +148,10 @@ static void put_row(struct buf *b, const struct db_rows *rows)
 }
 
 /* A row, and what a memo knows of its process (`to_show`): then nothing else is read. */
-static int take_row(const struct proc_registry *reg, const struct db_rows *rows, bool to_show, struct proc *ret,
+static int take_row(struct proc_registry *reg, const struct db_rows *rows, bool to_show, struct proc *ret,
                     struct tsk_error *err)
 {
+    reg->outbox_is_empty = !db_column_int(rows, 13);
     if (!to_show || !reg->ws->memo)
         return proc_read_row(reg, rows, ret, err);
     struct proc p = {.dir = -1, .row = BUF_INIT};
@@ -248,7 +249,7 @@ int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *re
     struct memo_stamps stamps;
     if (find_row(reg, id, true, ret, err) < 0)
         return -1;
-    bool is_known = ret->known.record;
+    bool is_known = ret->known;
     if (!is_known)
         memo_stamp(reg->ws->memo, reg->dir, id, &stamps);
     bool needs_dir = !is_known || ret->view.n > 1; /* for what was before this start */
@@ -337,7 +338,7 @@ static int look_at_rows(struct proc_registry *reg, struct proc *list, size_t cou
                         struct tsk_error *err)
 {
     for (size_t i = 0; i < count; i++) {
-        if (list[i].known.record)
+        if (list[i].known)
             continue;
         if (stamps)
             memo_stamp(reg->ws->memo, reg->dir, list[i].id, &stamps[i]);
@@ -346,7 +347,7 @@ static int look_at_rows(struct proc_registry *reg, struct proc *list, size_t cou
     }
     sync_or_say(reg, list, count);
     for (size_t i = 0; stamps && i < count; i++)
-        if (!list[i].known.record)
+        if (!list[i].known)
             remember(reg, &stamps[i], &list[i]);
     return 0;
 }
