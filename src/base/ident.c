@@ -123,10 +123,12 @@ static struct {
 void proc_keep_looks(size_t count)
 {
     pthread_mutex_lock(&kept.mutex);
-    if (!kept.count && count) {
-        kept.places = memory_zeroed(count, sizeof *kept.places);
-        __atomic_store_n(&kept.count, count, __ATOMIC_RELAXED);
-    }
+    for (size_t i = 0; i < kept.count; i++)
+        if (kept.places[i].pid)
+            fs_close(&kept.places[i].fd);
+    free(kept.places);
+    kept.places = count ? memory_zeroed(count, sizeof *kept.places) : NULL;
+    __atomic_store_n(&kept.count, count, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&kept.mutex);
 }
 
@@ -151,6 +153,10 @@ static int proc_stat_text(pid_t pid, struct buf *b)
 {
     if (!__atomic_load_n(&kept.count, __ATOMIC_RELAXED) || pthread_mutex_trylock(&kept.mutex) != 0)
         return proc_read(pid, "stat", b);
+    if (!kept.count) { /* since just now */
+        pthread_mutex_unlock(&kept.mutex);
+        return proc_read(pid, "stat", b);
+    }
     char *at = buf_reserve(b, 2048);
     ssize_t len = kept_stat_read(pid, at, 2047);
     int saved = errno;

@@ -42,7 +42,7 @@ struct proc_usage {
 };
 enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage);
 /* From now on keeps the descriptors of at most `count` processes that were looked at, because opening one costs as much as reading
- * it. For a server. Such a descriptor means the process that had the pid when it was opened, and never one that gets the pid later:
+ * it. For a server; 0: no more. Such a descriptor means the process that had the pid when it was opened, and never one that gets the pid later:
  * as long as it can be read, that process has the pid. */
 void proc_keep_looks(size_t count);
 /* A pidfd of exactly that process (its identity is compared after opening); -1 with ESRCH when it is gone. */

@@ -36,7 +36,7 @@ struct mcp_tool {
 struct mcp_place {
     struct tsk_workspace *ws;
     dev_t device;
-    ino_t inode; /* of its state directory, which is open: nothing else can get them */
+    ino_t inode;            /* of its state directory, which is open: nothing else can get them */
     struct mcp_place *next; /* older */
 };
 struct mcp_name {

@@ -4,9 +4,6 @@
 #include "proc/memo.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
-
-enum { FDS_SHARE = 4 }; /* of the descriptors that this process may have, a quarter is for a memo */
 
 int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, struct tsk_error *err)
 {
@@ -85,15 +82,13 @@ static bool find_place(struct mcp_server *server)
 {
     struct tsk_workspace *ws = NULL;
     struct tsk_error absent;
-    struct rlimit limit;
     struct mcp_place *place = memory_zeroed(1, sizeof *place);
     struct stat opened;
     if (tsk_workspace_open(server->options.root, &ws, &absent) < 0) {
         free(place);
         return false;
     }
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        memo_begin(ws, limit.rlim_cur / FDS_SHARE);
+    memo_begin(ws, server->options.memo_most);
     BUG(fs->fstat(ws->state_dir, &opened) < 0);
     *place = (struct mcp_place){.ws = ws, .device = opened.st_dev, .inode = opened.st_ino, .next = server->places};
     server->places = place;

@@ -58,7 +58,7 @@ static void name_agent(struct mcp_server *server, struct tsk_workspace *ws, cons
 }
 
 /* An agent of its own, by stdio. One that works in the name of another instance is a part of that one. */
-static void find_own(struct mcp_request *request, const char *client, struct who *ret)
+static void find_own_party(struct mcp_request *request, const char *client, struct who *ret)
 {
     struct mcp_server *server = request->link->server;
     const char *instance = mcp_server_instance(server);
@@ -86,7 +86,7 @@ static void find_party(void *data, struct who *ret)
         who_of_client(request->ws, json_get_string(request->args, "instance", request->caller ? request->caller : ""),
                       client[0] ? client : "mcp", true, is_look(op) ? NULL : op->name, ret);
     else
-        find_own(request, client, ret);
+        find_own_party(request, client, ret);
     const char *session = meta_text(request, "TASUKI_AGENT_SESSION"), *subagent = meta_text(request, "TASUKI_SUBAGENT");
     if (session)
         who_copy(ret->session, sizeof ret->session, session);

@@ -11,14 +11,14 @@
 #include <time.h>
 
 /* M3: of a file system that has fractions of a second, and of one that has whole seconds. */
-#define TICK_NS       INT64_C(20000000)
-#define COARSE_NS     INT64_C(2100000000)
-#define STEP_NS       (TICK_NS / 2)
-#define SECOND_NS     INT64_C(1000000000)
-#define MEMO_FILES    (sizeof((struct memo_stamps *)0)->files / sizeof(struct memo_stamp))
+#define TICK_NS    INT64_C(20000000)
+#define COARSE_NS  INT64_C(2100000000)
+#define STEP_NS    (TICK_NS / 2)
+#define SECOND_NS  INT64_C(1000000000)
+#define MEMO_FILES (sizeof((struct memo_stamps *)0)->files / sizeof(struct memo_stamp))
 
-static const char *const memo_files[MEMO_FILES] = {"", "/" HOLD_STATUS_NAME, "/" HOLD_WANT_NAME,
-                                                   "/" HOLD_HISTORY_NAME, "/" HOLD_PHASE_NAME};
+static const char *const memo_files[MEMO_FILES] = {"", "/" HOLD_STATUS_NAME, "/" HOLD_WANT_NAME, "/" HOLD_HISTORY_NAME,
+                                                   "/" HOLD_PHASE_NAME};
 
 struct memo_entry {
     char id[ID_LENGTH_MAX + 1];
@@ -31,7 +31,7 @@ struct memo_entry {
 };
 
 struct memo {
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex;       /* of what follows */
     struct memo_entry **entries; /* by id */
     size_t count, room, most;
     uint64_t list;
@@ -125,16 +125,15 @@ static void memo_free(struct memo *memo)
     free(memo);
 }
 
-bool memo_begin(struct tsk_workspace *ws, size_t descriptors)
+bool memo_begin(struct tsk_workspace *ws, size_t most)
 {
     enum fs_class class;
     const char *ignored;
-    if (fs_classify(ws->state_dir, &class, &ignored) < 0 || class != FS_LOCAL)
+    if (!most || fs_classify(ws->state_dir, &class, &ignored) < 0 || class != FS_LOCAL)
         return false; /* M7 */
     struct memo *memo = memory_zeroed(1, sizeof *memo);
     pthread_mutex_init(&memo->mutex, NULL);
-    memo->most = descriptors / 2; /* of holder.lock; the others are for looks at the child */
-    proc_keep_looks(descriptors / 2);
+    memo->most = most;
     ws->memo = memo;
     ws->memo_free = memo_free;
     return true;
@@ -157,9 +156,11 @@ static int64_t clock_distance(void)
 /* False: it cannot be examined. */
 static bool stamp_file(int processes, const char *id, size_t number, struct memo_stamp *ret)
 {
-    char path[ID_LENGTH_MAX + 32], *end = stpcpy(path, id);
+    char path[ID_LENGTH_MAX + 32];
     struct stat st;
-    strcpy(end, memo_files[number]);
+    size_t len = strnlen(id, ID_LENGTH_MAX);
+    memcpy(path, id, len);
+    memcpy(path + len, memo_files[number], strlen(memo_files[number]) + 1);
     *ret = (struct memo_stamp){.inode = 0};
     if (fs->fstatat(processes, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT;
@@ -249,9 +250,8 @@ void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct
     if (!may_be_kept(stamps, p))
         return;
     struct memo_entry *entry = memory_zeroed(1, sizeof *entry);
-    *entry = (struct memo_entry){
-        .row = BUF_INIT, .stamps = *stamps, .view = p->view, .known = known_new(p, record)};
-    strcpy(entry->id, p->id);
+    *entry = (struct memo_entry){.row = BUF_INIT, .stamps = *stamps, .view = p->view, .known = known_new(p, record)};
+    snprintf(entry->id, sizeof entry->id, "%s", p->id);
     buf_put(&entry->row, p->row.data, p->row.len);
     entry->lock_fd = fs->openat(p->dir, HOLD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
     if (entry->lock_fd < 0 || entry->row.failed) {

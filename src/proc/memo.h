@@ -33,9 +33,9 @@ struct proc_known {
 };
 void proc_known_drop(struct proc_known *known); /* NULL is none */
 
-/* From now on looks through this workspace remember, with at most this many descriptors. For a server; a command looks once. False:
- * the files may change without our kernel. */
-bool memo_begin(struct tsk_workspace *ws, size_t descriptors);
+/* From now on looks through this workspace remember at most this many processes, with a descriptor each. For a server; a command
+ * looks once. False: the files may change without our kernel. */
+bool memo_begin(struct tsk_workspace *ws, size_t most);
 
 /* How the files are before a look reads them. */
 struct memo_stamps {

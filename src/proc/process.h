@@ -52,12 +52,12 @@ struct proc_view {
 struct proc_registry {
     struct tsk_workspace *ws;
     struct db db;
-    int dir;         /* processes/ */
+    int dir;              /* processes/ */
     bool outbox_is_empty; /* when a row was read last */
-    json_t *removed; /* holder_list_removed, once it was asked for */
-    bool is_written; /* the records are only written (json_finished), not read */
-    char *home;      /* directory of the caller, where that is known; owned. Records of other git worktrees say so */
-    char *worktree;  /* that of `home`, once it was asked for; owned */
+    json_t *removed;      /* holder_list_removed, once it was asked for */
+    bool is_written;      /* the records are only written (json_finished), not read */
+    char *home;     /* directory of the caller, where that is known; owned. Records of other git worktrees say so */
+    char *worktree; /* that of `home`, once it was asked for; owned */
     struct {
         char *dir, *top; /* owned; the worktree that it is in, "": none, NULL: the caller's or not asked for */
         bool is_gone;
@@ -69,7 +69,8 @@ struct proc_registry {
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);
 
-struct proc_known; /* what a memo has instead of the definition, of a process about which nothing has changed (memo.h) */
+struct
+    proc_known; /* what a memo has instead of the definition, of a process about which nothing has changed (memo.h) */
 
 /* A registered process as read from its row, with its directory. */
 struct proc {

@@ -136,7 +136,7 @@ static int proc_read_row(const struct proc_registry *reg, const struct db_rows *
 }
 
 /* The columns as bytes, to be compared with those of another time. */
-static void put_row(struct buf *b, const struct db_rows *rows)
+static void registry_put_row(struct buf *b, const struct db_rows *rows)
 {
     static const bool is_number[] = {[5] = true, [8] = true, [9] = true, [10] = true, [11] = true, [12] = false};
     for (int i = 0; i < (int)(sizeof is_number / sizeof *is_number); i++) {
@@ -156,7 +156,7 @@ static int take_row(struct proc_registry *reg, const struct db_rows *rows, bool 
         return proc_read_row(reg, rows, ret, err);
     struct proc p = {.dir = -1, .row = BUF_INIT};
     snprintf(p.id, sizeof p.id, "%s", db_column_text(rows, 0));
-    put_row(&p.row, rows);
+    registry_put_row(&p.row, rows);
     bool is_known = memo_recall(reg->ws->memo, reg->dir, &p);
     int result = is_known ? 0 : proc_read_row(reg, rows, ret, err);
     if (is_known)
@@ -237,7 +237,7 @@ int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struc
 }
 
 /* What is still so at the next look need not be read by it. */
-static void remember(struct proc_registry *reg, const struct memo_stamps *stamps, const struct proc *p)
+static void registry_remember(struct proc_registry *reg, const struct memo_stamps *stamps, const struct proc *p)
 {
     json_t *record CLEANUP_JSON = stamps->is_usable && p->is_synced ? record_to_keep(reg, p) : NULL;
     if (record)
@@ -259,11 +259,12 @@ int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *re
     }
     sync_or_say(reg, ret, 1);
     if (!is_known)
-        remember(reg, &stamps, ret);
+        registry_remember(reg, &stamps, ret);
     return 0;
 }
 
-static int list_rows(struct proc_registry *reg, bool to_show, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+static int list_rows(struct proc_registry *reg, bool to_show, struct proc **ret, size_t *ret_count,
+                     struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     size_t room = 0;
@@ -348,12 +349,12 @@ static int look_at_rows(struct proc_registry *reg, struct proc *list, size_t cou
     sync_or_say(reg, list, count);
     for (size_t i = 0; stamps && i < count; i++)
         if (!list[i].known)
-            remember(reg, &stamps[i], &list[i]);
+            registry_remember(reg, &stamps[i], &list[i]);
     return 0;
 }
 
-static int read_list(struct proc_registry *reg, bool to_show, struct proc **ret, size_t *ret_count,
-                     struct tsk_error *err)
+static int registry_read_list(struct proc_registry *reg, bool to_show, struct proc **ret, size_t *ret_count,
+                              struct tsk_error *err)
 {
     struct proc *list = NULL;
     size_t count = 0;
@@ -376,12 +377,12 @@ static int read_list(struct proc_registry *reg, bool to_show, struct proc **ret,
 
 int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
 {
-    return read_list(reg, false, ret, ret_count, err);
+    return registry_read_list(reg, false, ret, ret_count, err);
 }
 
 int proc_list_to_show(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
 {
-    return read_list(reg, true, ret, ret_count, err);
+    return registry_read_list(reg, true, ret, ret_count, err);
 }
 
 int proc_ids(struct proc_registry *reg, json_t **ret, struct tsk_error *err)
