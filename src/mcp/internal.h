@@ -61,6 +61,8 @@ struct mcp_server {
     struct mcp_link *links;
     const struct tsk_workspace *named_in; /* the workspace in which the agent has its label; NULL: none yet */
     struct proc_id process;               /* of the agent, there */
+    int card;                             /* the agent's, there (own/who.h) */
+    bool has_card;
     json_t *started; /* id -> true: processes that an agent has started through this server; NULL: none */
 };
 

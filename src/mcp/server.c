@@ -12,6 +12,7 @@ int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, s
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->place_mutex, NULL);
     server->ttl_ms = INT64_MAX;
+    server->card = -1;
     server->pool = pool_new();
     mcp_server_workspace(server); /* if there is none, every call says so in its answer */
     if (mcp_tools_init(server, err) < 0) {
@@ -61,6 +62,7 @@ void mcp_server_free(struct mcp_server *server)
         next = name->next;
         free(name);
     }
+    fs_close(&server->card);
     free(server->tools);
     json_decref(server->tool_list);
     json_decref(server->started);

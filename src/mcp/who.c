@@ -1,5 +1,6 @@
 /* who.c - in whose name a tool works (own/who.h). */
 #include "own/who.h"
+#include "base/fs.h"
 #include "mcp/internal.h"
 
 #include <limits.h>
@@ -34,6 +35,17 @@ static void keep_note(struct tsk_workspace *ws, const struct who *who)
         who_write_note(ws, who->instance, who->note, &ignored);
 }
 
+/* With the mutex. A thread that still writes to the card of an earlier workspace keeps its descriptor. */
+static void open_card(struct mcp_server *server, struct tsk_workspace *ws, const char *instance)
+{
+    int card CLEANUP_FD = who_card(ws, instance, &server->process);
+    server->has_card = card >= 0 && (server->card < 0 || dup3(card, server->card, O_CLOEXEC) >= 0);
+    if (server->has_card && server->card < 0) {
+        server->card = card;
+        card = -1;
+    }
+}
+
 /* Once in a workspace: the agent of this connection gets its label. The process itself works for it, too, when the connection
  * ends. */
 static void name_agent(struct mcp_server *server, struct tsk_workspace *ws, const char *instance, const char *client)
@@ -52,6 +64,7 @@ static void name_agent(struct mcp_server *server, struct tsk_workspace *ws, cons
         who_copy(who.instance, sizeof who.instance, instance);
         keep_note(ws, &who);
         who_set(&who);
+        open_card(server, ws, instance);
         server->named_in = ws;
     }
     pthread_mutex_unlock(&server->mutex);
@@ -112,7 +125,7 @@ void mcp_who_enter(struct mcp_request *request)
         return;
     }
     find_party(request, &who);
-    if (instance)
+    if (instance && !(server->has_card && !atomic_load(&server->is_borrowed) && who_saw_at(server->card, op->name)))
         who_saw(request->ws, instance, &server->process, op->name);
     who_enter(&who);
 }

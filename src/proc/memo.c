@@ -194,7 +194,9 @@ void memo_stamp(const struct memo *memo, int processes, const char *id, struct m
 /* M2; M3: a clock that is only adjusted may be a little behind. */
 static bool is_as_stamped(const struct memo_entry *entry, int processes)
 {
-    size_t count = entry->known->has_probe ? MEMO_FILES : MEMO_FILES - 1; /* nobody reads its phase */
+    size_t count = entry->view.state == PROC_NOT_STARTED ? 1 /* no directory */
+                   : entry->known->has_probe             ? MEMO_FILES
+                                                         : MEMO_FILES - 1; /* nobody reads its phase */
     if (clock_distance() < entry->stamps.clock_ns - STEP_NS)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -211,14 +213,18 @@ static bool is_as_stamped(const struct memo_entry *entry, int processes)
 static bool entry_holds(const struct memo_entry *entry, int processes, const struct buf *row,
                         struct proc_usage *ret_usage)
 {
-    return entry->row.len == row->len && memcmp(entry->row.data, row->data, row->len) == 0 &&
-           fs_lock_probe(entry->lock_fd, F_WRLCK, 0, 1, NULL) == 1 && is_as_stamped(entry, processes) &&
-           proc_id_look(&entry->view.child, ret_usage) == LIVE_ALIVE;
+    bool is_running = entry->view.state == PROC_RUNNING;
+    if (entry->row.len != row->len || memcmp(entry->row.data, row->data, row->len) != 0)
+        return false;
+    if (is_running && fs_lock_probe(entry->lock_fd, F_WRLCK, 0, 1, NULL) != 1)
+        return false;
+    return is_as_stamped(entry, processes) &&
+           (!is_running || proc_id_look(&entry->view.child, ret_usage) == LIVE_ALIVE);
 }
 
 bool memo_recall(struct memo *memo, int processes, struct proc *p)
 {
-    struct proc_usage usage;
+    struct proc_usage usage = {0};
     pthread_mutex_lock(&memo->mutex);
     size_t place = memo_place(memo, p->id);
     struct memo_entry *entry = memo_has_at(memo, place, p->id) ? memo->entries[place] : NULL;
@@ -240,9 +246,13 @@ bool memo_recall(struct memo *memo, int processes, struct proc *p)
 static bool may_be_kept(const struct memo_stamps *stamps, const struct proc *p)
 {
     const struct proc_view *view = &p->view;
-    return stamps->is_usable && stamps->files[0].inode && p->dir >= 0 && p->is_synced &&
-           stamps->files[3].size == p->history_offset && view->state == PROC_RUNNING && view->has_holder &&
-           view->has_usage && !view->is_foreign && !view->is_stuck && *view->log;
+    if (!stamps->is_usable || !p->is_synced)
+        return false;
+    if (view->state == PROC_NOT_STARTED && p->dir < 0)
+        return !stamps->files[0].inode;
+    return stamps->files[0].inode && p->dir >= 0 && stamps->files[3].size == p->history_offset &&
+           view->state == PROC_RUNNING && view->has_holder && view->has_usage && !view->is_foreign && !view->is_stuck &&
+           *view->log;
 }
 
 void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct proc *p, const json_t *record)
@@ -253,8 +263,9 @@ void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct
     *entry = (struct memo_entry){.row = BUF_INIT, .stamps = *stamps, .view = p->view, .known = known_new(p, record)};
     snprintf(entry->id, sizeof entry->id, "%s", p->id);
     buf_put(&entry->row, p->row.data, p->row.len);
-    entry->lock_fd = fs->openat(p->dir, HOLD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (entry->lock_fd < 0 || entry->row.failed) {
+    bool is_running = p->view.state == PROC_RUNNING;
+    entry->lock_fd = is_running ? fs->openat(p->dir, HOLD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0) : -1;
+    if ((is_running && entry->lock_fd < 0) || entry->row.failed) {
         entry_free(entry);
         return;
     }

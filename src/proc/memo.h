@@ -11,7 +11,8 @@
  *  M4  holder.lock is locked. The descriptor is that of the same file, because the directory has not changed (M2).
  *  M5  The child lives: it is looked at each time (base/ident.h), and so is what it uses.
  *  M6  Nothing was to be done about the process, and its history was in the row: an adoption, a restart or an event is never put off.
- *  M7  Only a running process is remembered, below a file system of this kernel. Whatever its record shows is in M1-M5, but for its
+ *  M7  Only a process that runs is remembered, and one that was never started (for which M4 and M5 do not apply: its directory is
+ *      still absent), below a file system of this kernel. Whatever its record shows is in M1-M5, but for its
  *      directory, which is looked at each time. Nothing in an entry depends on the time.
  *
  * Threads may share a memo. No JSON tree is kept in it. */

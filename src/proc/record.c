@@ -297,11 +297,11 @@ static json_t *record_moving_part(struct proc_registry *reg, const struct proc *
 static json_t *finish_known(const struct proc_known *known, int64_t size, const json_t *moving)
 {
     struct buf text CLEANUP(buf_clear) = BUF_INIT, rest CLEANUP(buf_clear) = BUF_INIT;
-    json_write(&rest, moving, false); /* at least what it uses: it runs */
+    json_write(&rest, moving, false);
     buf_put(&text, known->record, known->len - strlen("}}"));
     if (size >= 0)
         buf_json_pair_int(&text, "size", size);
-    buf_puts(&text, "},");
+    buf_puts(&text, rest.len > strlen("{}") ? "}," : "}");
     buf_puts(&text, buf_str(&rest) + 1);
     return json_finished(&text);
 }

@@ -1,4 +1,4 @@
-"""Decision 028: a server remembers what its last look found, and the very next look sees what another program has changed since."""
+"""Decision 016: a server remembers what its last look found, and the very next look sees what another program has changed since."""
 
 import json
 import os
@@ -62,6 +62,9 @@ class Scene:
         with open(path, "r+") as out:
             out.write(new)
         os.utime(path, ns=(st.st_atime_ns, st.st_mtime_ns))
+
+    def overwrite(self, text, name="p", file="status.json"):
+        (self.folder / name / file).write_text(text)
 
     def replace(self, text, name="p", file="status.json"):
         path = self.folder / name / file
@@ -152,13 +155,16 @@ def _(ws):
 def _(ws):
     scene = Scene(ws, "p", options=("--ready", "log:up"), command=("sh", "-c", "echo up; exec sleep 1000"))
     eq(scene.one()["phase"], "ready", "at first")
-    for word, phase in (("down 3000\n", "stopping"), ("up\n", "ready")):
-        scene.replace(word, file="want")
-        eq(scene.one()["phase"], phase, f"after {word}")
-        scene.remember("p")
-    phase = json.loads((scene.folder / "p" / "phase").read_text())
-    scene.replace(json.dumps({**phase, "phase": "unhealthy"}), file="phase")
-    eq(scene.one()["phase"], "unhealthy", "the probe's word")
+    for write in (scene.replace, scene.overwrite):  # a full disk has no room for another file
+        for word, phase in (("down 3000\n", "stopping"), ("up\n", "ready")):
+            write(word, file="want")
+            eq(scene.one()["phase"], phase, f"after {word}")
+            scene.remember("p")
+        record = json.loads((scene.folder / "p" / "phase").read_text())
+        for phase in ("unhealthy", "ready"):
+            write(json.dumps({**record, "phase": phase}), file="phase")
+            eq(scene.one()["phase"], phase, "the probe's word")
+            scene.remember("p")
     (scene.folder / "p" / "phase").unlink()
     eq(scene.one()["phase"], "starting", "without it")
     scene.remember("p")
