@@ -173,7 +173,7 @@ static bool copy_piece(const struct piece *piece, char *text, size_t size)
     return true;
 }
 
-/* A text, an integer, or null, which nobody is told of. */
+/* A text, an integer, or null, which is passed over. */
 static bool take_member(struct reader *r, const struct piece *key, json_take *take, void *data)
 {
     char name[MEMBER_NAME_SIZE], value[MEMBER_TEXT_SIZE];
