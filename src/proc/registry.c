@@ -257,7 +257,8 @@ int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *re
         proc_clear(ret);
         return -1;
     }
-    sync_or_say(reg, ret, 1);
+    if (!is_known || !reg->outbox_is_empty)
+        sync_or_say(reg, ret, 1);
     if (!is_known)
         registry_remember(reg, &stamps, ret);
     return 0;
