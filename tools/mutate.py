@@ -59,7 +59,7 @@ FITTING = {
     "own": "unit/instance unit/who spec/test_who spec/test_003 spec/test_agents spec/test_doctor_work spec/test_http_lease spec/test_mcp_http "
            "spec/test_client_end spec/test_living_holder spec/test_wait spec/test_status "
             "crash/test_failing_calls spec/test_refusals spec/test_tidy",
-    "proc": "unit/proc spec/test_proc spec/test_servers spec/test_up spec/test_attach spec/test_steps_servers spec/test_holder_adopt spec/test_holder_stop spec/test_004 spec/test_holder "
+    "proc": "unit/proc spec/test_proc spec/test_memo spec/test_servers spec/test_up spec/test_attach spec/test_steps_servers spec/test_holder_adopt spec/test_holder_stop spec/test_004 spec/test_holder "
             "spec/test_example_processes spec/test_unreadable spec/test_doctor_fixes crash/test_proc_every_step "
             "crash/test_failing_calls spec/test_refusals spec/test_http_serve spec/test_notify crash/test_notify spec/test_tidy",
     "hold": "unit/hold spec/test_attach spec/test_holder spec/test_proc spec/test_004_exits spec/test_durability spec/test_notify",

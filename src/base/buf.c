@@ -142,6 +142,27 @@ static size_t plain_length(const char *s, size_t max)
     return len;
 }
 
+enum { ESCAPED_AT_ONCE = 4096 };
+
+/* Puts the characters that stand for themselves or need a backslash alone, at most ESCAPED_AT_ONCE; returns how many. Where there may
+ * be no room for twice as many, none. */
+static size_t put_simple(struct buf *b, const char *s, size_t len)
+{
+    size_t most = len < ESCAPED_AT_ONCE ? len : ESCAPED_AT_ONCE, done = 0;
+    if (b->is_fixed || b->failed || b->max - b->len <= 2 * most + 1)
+        return 0;
+    char *at = buf_reserve(b, 2 * most), *end = at;
+    for (; at && done < most && (unsigned char)s[done] >= 0x20 && (unsigned char)s[done] < 0x7f; done++) {
+        if (s[done] == '"' || s[done] == '\\')
+            *end++ = '\\';
+        *end++ = s[done];
+    }
+    b->len += (size_t)(end - at);
+    if (at)
+        *end = '\0';
+    return done;
+}
+
 static void buf_put_quoted(struct buf *b, const char *s, size_t len)
 {
     char *at = buf_reserve(b, len + 2);
@@ -176,6 +197,10 @@ void buf_json_text(struct buf *b, const char *s, size_t len)
     }
     buf_put(b, "\"", 1);
     for (size_t at = 0; at < len;) {
+        size_t done = put_simple(b, s + at, len - at);
+        at += done;
+        if (done)
+            continue;
         plain = plain_length(s + at, len - at);
         buf_put(b, s + at, plain);
         at += plain;

@@ -109,6 +109,63 @@ static int proc_read(pid_t pid, const char *file, struct buf *b)
     return fs_read_file(AT_FDCWD, path, 1 << 20, b);
 }
 
+/* A server's descriptors of /proc/PID/stat (proc_keep_looks), each in the place of its pid. A thread that finds them in use does
+ * without. */
+static struct {
+    pthread_mutex_t mutex;
+    size_t count;
+    struct kept_stat {
+        pid_t pid; /* 0: none */
+        int fd;
+    } * places;
+} kept = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void proc_keep_looks(size_t count)
+{
+    pthread_mutex_lock(&kept.mutex);
+    for (size_t i = 0; i < kept.count; i++)
+        if (kept.places[i].pid)
+            fs_close(&kept.places[i].fd);
+    free(kept.places);
+    kept.places = count ? memory_zeroed(count, sizeof *kept.places) : NULL;
+    __atomic_store_n(&kept.count, count, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&kept.mutex);
+}
+
+/* The text's length; -1. With the mutex. A descriptor that cannot be read any more is that of an ended process: another one may have
+ * its pid. */
+static ssize_t kept_stat_read(pid_t pid, char *text, size_t size)
+{
+    char path[64];
+    struct kept_stat *place = &kept.places[(size_t)pid % kept.count];
+    ssize_t len = place->pid == pid ? fs->pread(place->fd, text, size, 0) : -1;
+    if (len > 0)
+        return len;
+    if (place->pid)
+        fs_close(&place->fd);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    place->fd = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    place->pid = place->fd < 0 ? 0 : pid;
+    return place->fd < 0 ? -1 : fs->pread(place->fd, text, size, 0);
+}
+
+static int proc_stat_text(pid_t pid, struct buf *b)
+{
+    if (!__atomic_load_n(&kept.count, __ATOMIC_RELAXED) || pthread_mutex_trylock(&kept.mutex) != 0)
+        return proc_read(pid, "stat", b);
+    if (!kept.count) { /* since just now */
+        pthread_mutex_unlock(&kept.mutex);
+        return proc_read(pid, "stat", b);
+    }
+    char *at = buf_reserve(b, 2048);
+    ssize_t len = kept_stat_read(pid, at, 2047);
+    int saved = errno;
+    pthread_mutex_unlock(&kept.mutex);
+    errno = len == 0 ? ESRCH : saved;
+    at[len > 0 ? len : 0] = '\0';
+    return len > 0 ? 0 : -1;
+}
+
 static int proc_stat_read(pid_t pid, struct proc_stat *ret)
 {
     char storage[5000];
@@ -118,7 +175,7 @@ static int proc_stat_read(pid_t pid, struct proc_stat *ret)
         errno = ESRCH;
         return -1;
     }
-    if (proc_read(pid, "stat", &b) < 0) {
+    if (proc_stat_text(pid, &b) < 0) {
         /* With hidepid, /proc hides what exists; ask the kernel before saying that nobody is there. */
         if (errno == ENOENT)
             errno = kill(pid, 0) < 0 && errno == ESRCH ? ESRCH : EACCES;

@@ -45,6 +45,10 @@ struct proc_usage {
 enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage);
 /* A pidfd, close-on-exec, of the process that has this pid now; -1 with ESRCH when there is none. */
 int pid_open(pid_t pid);
+/* From now on keeps the descriptors of at most `count` processes that were looked at, because opening one costs as much as reading
+ * it. For a server; 0: no more. Such a descriptor means the process that had the pid when it was opened, and never one that gets the pid later:
+ * as long as it can be read, that process has the pid. */
+void proc_keep_looks(size_t count);
 /* A pidfd of exactly that process (its identity is compared after opening); -1 with ESRCH when it is gone. */
 int proc_id_open(const struct proc_id *id);
 int proc_id_signal(const struct proc_id *id, int number);

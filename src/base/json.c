@@ -105,6 +105,30 @@ json_t *json_number_of_text(const char *text)
     return NULL;
 }
 
+/* No text in a JSON tree begins like this: it is not UTF-8. */
+#define FINISHED_MARK '\xff'
+
+json_t *json_finished(const struct buf *text)
+{
+    struct buf marked CLEANUP(buf_clear) = BUF_INIT;
+    char *at = buf_reserve(&marked, text->len + 1);
+    BUG(!at || text->failed);
+    at[0] = FINISHED_MARK;
+    memcpy(at + 1, buf_str(text), text->len);
+    return json_stringn_nocheck(at, text->len + 1);
+}
+
+json_t *json_unfinished(const json_t *finished)
+{
+    json_t *value = NULL;
+    struct tsk_error ignored; /* it was written by us */
+    if (!json_is_string(finished) || json_string_value(finished)[0] != FINISHED_MARK)
+        return json_incref((json_t *)finished);
+    int result = json_parse(json_string_value(finished) + 1, json_string_length(finished) - 1, "", &value, &ignored);
+    BUG(result < 0);
+    return value;
+}
+
 /* The fewest digits that are read back as the same number. Normal doubles with up to 15 digits keep them; only subnormal ones
  * have less precision. */
 static void put_real(struct buf *b, double value)
@@ -168,6 +192,10 @@ static void json_put_value(struct buf *b, const json_t *value, int depth)
         buf_put(b, "]", 1);
         break;
     case JSON_STRING:
+        if (json_string_value(value)[0] == FINISHED_MARK) {
+            buf_put(b, json_string_value(value) + 1, json_string_length(value) - 1);
+            break;
+        }
         buf_json_text(b, json_string_value(value), json_string_length(value));
         break;
     case JSON_INTEGER:

@@ -36,6 +36,11 @@ int json_parse(const char *text, size_t len, const char *source, json_t **ret, s
 /* A fast parser for plain JSON, as programs write it. NULL for any other text, valid or not: use json_parse then. Owned. */
 json_t *json_read_plain(const char *text, size_t len);
 
+/* The same for an object of texts, integers and nulls, without a tree: each text, and the digits of each integer, in order. False
+ * for any other document; what was taken by then does not count. */
+typedef void json_take(void *data, const char *key, const char *value);
+bool json_take_plain(const char *text, size_t len, json_take *take, void *data);
+
 /* Borrowed member of the wanted type, or the fallback. */
 const char *json_get_string(const json_t *object, const char *key, const char *fallback);
 int64_t json_get_int(const json_t *object, const char *key, int64_t fallback);
@@ -55,6 +60,11 @@ const json_t *json_at(const json_t *object, const char *path);
 
 /* Parses a number in any notation; owned. NULL if the text is not a number. */
 json_t *json_number_of_text(const char *text);
+
+/* A value that is written already: json_write copies the text as it is. Owned. Everything else sees a string that no document has,
+ * so it is only for answers that are written and not read. json_unfinished: the value itself, as of any value; owned. */
+json_t *json_finished(const struct buf *text);
+json_t *json_unfinished(const json_t *finished);
 
 /* Serialised, keys in insertion order; a real number with as few digits as it needs. */
 void json_write(struct buf *b, const json_t *value, bool pretty);

@@ -82,7 +82,7 @@ static json_t *read_array(struct reader *r)
     return NULL;
 }
 
-static json_t *read_integer(struct reader *r)
+static bool read_digits(struct reader *r, json_int_t *ret)
 {
     bool is_negative = *r->at == '-';
     const char *begin = r->at += is_negative, *at = begin;
@@ -92,9 +92,16 @@ static json_t *read_integer(struct reader *r)
     bool has_leading_zero = at > begin && *begin == '0' && (at > begin + 1 || is_negative);
     bool goes_on = at < r->end && (*at == '.' || *at == 'e' || *at == 'E' || (*at >= '0' && *at <= '9'));
     if (at == begin || has_leading_zero || goes_on)
-        return NULL;
+        return false;
     r->at = at;
-    return json_integer(is_negative ? -value : value);
+    *ret = is_negative ? -value : value;
+    return true;
+}
+
+static json_t *read_integer(struct reader *r)
+{
+    json_int_t value;
+    return read_digits(r, &value) ? json_integer(value) : NULL;
 }
 
 static bool skip_word(struct reader *r, const char *word)
@@ -138,4 +145,76 @@ json_t *json_read_plain(const char *text, size_t len)
         return value;
     json_decref(value);
     return NULL;
+}
+
+/* ---- without a tree ---- */
+
+enum { MEMBERS_MAX = 48, MEMBER_NAME_SIZE = 32, MEMBER_TEXT_SIZE = 1024 };
+
+struct piece {
+    const char *at;
+    size_t len;
+};
+
+static bool has_piece(const struct piece *pieces, size_t count, const struct piece *piece)
+{
+    for (size_t i = 0; i < count; i++)
+        if (pieces[i].len == piece->len && memcmp(pieces[i].at, piece->at, piece->len) == 0)
+            return true;
+    return false;
+}
+
+static bool copy_piece(const struct piece *piece, char *text, size_t size)
+{
+    if (piece->len >= size)
+        return false;
+    memcpy(text, piece->at, piece->len);
+    text[piece->len] = '\0';
+    return true;
+}
+
+/* A text, an integer, or null, which is passed over. */
+static bool take_member(struct reader *r, const struct piece *key, json_take *take, void *data)
+{
+    char name[MEMBER_NAME_SIZE], value[MEMBER_TEXT_SIZE];
+    struct piece text;
+    json_int_t ignored;
+    if (skip_word(r, "null"))
+        return true;
+    if (next_is(r, '"')) {
+        text.at = read_plain(r, &text.len);
+    } else {
+        text.at = r->at;
+        if (r->at == r->end || !(*r->at == '-' || (*r->at >= '0' && *r->at <= '9')) || !read_digits(r, &ignored))
+            return false;
+        text.len = (size_t)(r->at - text.at);
+    }
+    if (!text.at || !copy_piece(key, name, sizeof name) || !copy_piece(&text, value, sizeof value))
+        return false;
+    take(data, name, value);
+    return true;
+}
+
+bool json_take_plain(const char *text, size_t len, json_take *take, void *data)
+{
+    struct reader r = {.at = text, .end = text + len};
+    struct piece keys[MEMBERS_MAX];
+    if (!next_is(&r, '{'))
+        return false;
+    for (size_t count = 0; count < MEMBERS_MAX; count++) {
+        struct piece *key = &keys[count];
+        if (!next_is(&r, '"') || !(key->at = read_plain(&r, &key->len)) || has_piece(keys, count, key) ||
+            !next_is(&r, ':'))
+            return false;
+        skip_blanks(&r);
+        if (!take_member(&r, key, take, data))
+            return false;
+        if (next_is(&r, '}')) {
+            skip_blanks(&r);
+            return r.at == r.end;
+        }
+        if (!next_is(&r, ','))
+            return false;
+    }
+    return false;
 }

@@ -76,7 +76,8 @@ json_t *who_json(const struct who *who)
 {
     struct buf b CLEANUP(buf_clear) = BUF_INIT;
     who_put(&b, who);
-    return json_loadb(buf_str(&b), b.len, 0, NULL);
+    json_t *quick = json_read_plain(buf_str(&b), b.len);
+    return quick ? quick : json_loadb(buf_str(&b), b.len, 0, NULL);
 }
 
 void who_of_json(const json_t *json, struct who *ret)
@@ -222,6 +223,10 @@ struct acting {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of making one for the process */
 static struct acting *of_process;
 static _Thread_local struct acting *of_thread;
+static _Thread_local struct {
+    who_find *find; /* NULL: of_thread is it */
+    void *data;
+} later;
 
 static struct acting *acting_new(const struct who *who)
 {
@@ -251,6 +256,13 @@ static void set_process(const struct who *who)
 
 static struct acting *acting(void)
 {
+    if (later.find) {
+        struct who found;
+        who_find *find = later.find;
+        later.find = NULL;
+        find(later.data, &found);
+        of_thread = acting_new(&found);
+    }
     struct acting *found = of_thread ? of_thread : __atomic_load_n(&of_process, __ATOMIC_ACQUIRE);
     if (of_thread || is_of_this(found))
         return found;
@@ -278,6 +290,14 @@ void who_enter(const struct who *who)
         free(of_thread->text);
     free(of_thread);
     of_thread = who ? acting_new(who) : NULL;
+    later.find = NULL;
+}
+
+void who_enter_later(who_find *find, void *data)
+{
+    who_enter(NULL);
+    later.find = find;
+    later.data = data;
 }
 
 const struct who *who_current(void)
@@ -299,7 +319,7 @@ bool who_current_is(const struct who *other)
 
 void who_set_note(const char *note)
 {
-    struct who who = *who_current();
+    struct who who = *who_current(); /* from here on it is found */
     who_copy(who.note, sizeof who.note, note);
     if (of_thread)
         who_enter(&who);

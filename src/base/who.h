@@ -47,6 +47,9 @@ void who_of_environment(struct who *ret, struct proc_id *ret_process);
 void who_set(const struct who *who);
 /* A3: from now on this thread works for `who` (NULL: for the process again). Copied. */
 void who_enter(const struct who *who);
+/* The same for a party that is found when it is first asked for, which most calls never do. */
+typedef void who_find(void *data, struct who *ret);
+void who_enter_later(who_find *find, void *data);
 /* That of the thread, else that of the process. Borrowed until who_enter in this thread. */
 const struct who *who_current(void);
 /* The same as JSON text on one line. Borrowed. */

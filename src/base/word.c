@@ -126,7 +126,9 @@ bool word_is_in(const char *word, const char *const *list)
 
 const char *number_text(int64_t value, char text[24])
 {
-    snprintf(text, 24, "%lld", (long long)value);
+    struct buf b;
+    buf_init_fixed(&b, text, 24);
+    buf_put_int(&b, value);
     return text;
 }
 

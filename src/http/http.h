@@ -12,7 +12,8 @@
  *
  * Places: how connections are shared among many clients (room.c; the limits of memory and time are C2 and C3 in conn.h).
  *  R1  A connection has a place. There are HTTP_CONNECTIONS_MAX, and never so many that fewer than 128 descriptors (with a
- *      limit below 256: half of it) are left for operations and for the other open files of the program. A stream of output
+ *      limit below 256: half of it) are left for operations and for the other open files of the program. With 4,096
+ *      descriptors, 1,024 of them are for what looks remember (proc/memo.h); with fewer, nothing is remembered. A stream of output
  *      counts with all descriptors that it has open; all such streams together get at most half of the descriptors.
  *  R2  The last 16 places (of few: a quarter) are for the unix socket alone: whatever happens on TCP, its user gets in.
  *  R3  When there is no place for a new connection, another is closed: first one that has not shown the token; then one that has

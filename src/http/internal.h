@@ -45,6 +45,7 @@ struct http_server {
     struct http_conn *first, *last; /* all connections, in the order in which they came */
     unsigned conn_count, stream_count;
     unsigned places, unix_places; /* R1, R2 */
+    size_t memo_most;             /* processes that are remembered (proc/memo.h) */
     unsigned fd_places;           /* R1: descriptors of connections and of what streams of output have open */
     unsigned output_count;        /* such streams, until their threads have ended */
     struct http_conn *dead;       /* closed in this turn; linked by next */

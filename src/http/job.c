@@ -205,6 +205,7 @@ void job_run_op(struct http_job *job)
                            .root = job->server->root,
                            .lang = job->lang,
                            .is_remote = true,
+                           .is_written = true,
                            .home = job->server->ws,
                            .confirm = job_confirm,
                            .is_cancelled = job_is_cancelled,

@@ -1,11 +1,14 @@
 /* room.c - who has a place, and who makes room for another (http.h, R1-R5). */
 #include "http/internal.h"
+#include "proc/memo.h"
 #include "proc/spawn.h"
 
 #include <sys/resource.h>
 
 enum {
     FDS_WANTED = 4096,
+    MEMO_MOST = 256, /* processes, for HTTP and again for MCP; with fewer descriptors than wanted none */
+    FDS_OF_MEMO = 4 * MEMO_MOST,
     FDS_KEPT = 128, /* for operations, their workers, and what the program itself has open (R1) */
     STREAM_FDS =
         6, /* of a stream of output beside its connection: the process, its end, its log, and now and then its row */
@@ -33,6 +36,11 @@ void room_init(struct http_server *server)
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         more_descriptors(&limit);
         rlim_t kept = limit.rlim_cur / 2 < FDS_KEPT ? limit.rlim_cur / 2 : FDS_KEPT;
+        if (limit.rlim_cur >= FDS_WANTED && memo_begin(server->ws, MEMO_MOST)) {
+            server->memo_most = MEMO_MOST;
+            proc_keep_looks(2 * MEMO_MOST);
+            kept += FDS_OF_MEMO;
+        }
         fds = limit.rlim_cur - kept < FDS_WANTED ? limit.rlim_cur - kept : FDS_WANTED;
     }
     server->fd_places = (unsigned)fds;

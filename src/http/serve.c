@@ -38,6 +38,7 @@ static int open_agents(struct http_server *server, const struct op_call *call, s
     struct mcp_options options = {.root = server->root,
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
+                                  .memo_most = server->memo_most,
                                   .is_told = true,
                                   .is_shared = true};
     if (mcp_server_new(&options, &server->mcp, err) < 0)
@@ -303,6 +304,7 @@ static void close_server(struct http_server *server)
         agents_clear(server);
         mcp_server_free(server->mcp);
     }
+    proc_keep_looks(0);
     feed_clear(&server->feed);
     loop_clear(&server->loop);
     stats_free(server->stats);
@@ -349,6 +351,7 @@ int http_serve(struct op_call *call, struct tsk_error *err)
     BUG(!server.scratch);
     pthread_mutex_init(&server.mutex, NULL);
     db_use(DB_USE_KEEP);
+    room_init(&server);
     int result = open_server(&server, call, err);
     if (result == 0 && chdir(call->ws->root) < 0)
         result = error_errno(err, "enter", call->ws->root);
@@ -357,7 +360,6 @@ int http_serve(struct op_call *call, struct tsk_error *err)
         close_server(&server);
         return result;
     }
-    room_init(&server);
     signals_take(server.wake.fd, false); /* the terminal may go; who wants the server to end says so */
     mallopt(M_ARENA_MAX, 2);             /* not one for each of many short-lived threads */
     struct http_job *job = job_new(&server, NULL, restore_queue);

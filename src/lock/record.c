@@ -90,7 +90,7 @@ static void record_store(struct lock_record *record, const char *key, const char
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const struct field *field = &fields[i];
         char *at = (char *)record + field->offset;
-        if (strcmp(key, field->key) != 0)
+        if (key[0] != field->key[0] || strcmp(key, field->key) != 0)
             continue;
         if (field->type == TEXT)
             utf8_copy(at, field->size, text);
@@ -126,21 +126,34 @@ static void record_finish(struct lock_record *record)
         record->ttl_ms = LOCK_TTL_MAX_MS;
 }
 
-int record_parse_json(const char *text, size_t len, struct lock_record *ret)
+static void record_take(void *data, const char *key, const char *value)
+{
+    record_store(data, key, value);
+}
+
+/* What tasuki writes is read without a tree; another tool may write anything. */
+static int record_parse_any(const char *text, size_t len, struct lock_record *record)
 {
     struct tsk_error ignored; /* that it cannot be parsed is all that counts: judge.c decides by the age of the file */
     json_t *root CLEANUP_JSON = NULL;
     if (json_parse(text, len, "lock", &root, &ignored) < 0 || !json_is_object(root))
         return -1;
+    record_init(record);
+    json_each_pair (root, key, value) {
+        if (json_is_integer(value))
+            record_store(record, key, DIGITS(json_integer_value(value)));
+        else if (json_is_string(value))
+            record_store(record, key, json_string_value(value));
+    }
+    return 0;
+}
+
+int record_parse_json(const char *text, size_t len, struct lock_record *ret)
+{
     struct lock_record record;
     record_init(&record);
-    json_each_pair (root, key, value) {
-        const char *digits = DIGITS(json_integer_value(value));
-        if (json_is_integer(value))
-            record_store(&record, key, digits);
-        else if (json_is_string(value))
-            record_store(&record, key, json_string_value(value));
-    }
+    if (!json_take_plain(text, len, record_take, &record) && record_parse_any(text, len, &record) < 0)
+        return -1;
     record_finish(&record);
     *ret = record;
     return 0;

@@ -27,9 +27,12 @@ static json_t *structured_result(const char *prefix, json_t *structure_take, boo
     struct buf text CLEANUP(buf_clear) = BUF_INIT;
     buf_puts(&text, prefix);
     json_write(&text, structure_take, false);
+    size_t before = strlen(prefix);
+    struct buf structure = {.data = text.data + before, .len = text.len - before};
     json_t *result =
         text_result(json_stringn_nocheck(buf_str(&text), text.len), is_error); /* written by us: it is UTF-8 */
-    json_object_set_new(result, "structuredContent", structure_take);
+    json_object_set_new(result, "structuredContent", json_finished(&structure));
+    json_decref(structure_take);
     return result;
 }
 
@@ -297,12 +300,13 @@ static json_t *run_tool(struct mcp_request *request, const struct op *op, json_t
     json_t *answer = NULL;
     struct op_call call = {.op = op,
                            .args = args,
-                           .ws = mcp_server_workspace(server),
+                           .ws = request->ws,
                            .root = server->options.root,
                            .lang = server->options.lang,
                            .is_remote = server->options.is_shared,
                            .is_borrowed = atomic_load(&server->is_borrowed),
                            .is_brief = true,
+                           .is_written = true,
                            .confirm = mcp_asking_confirm,
                            .is_cancelled = call_is_cancelled,
                            .skin = request};
@@ -354,10 +358,13 @@ json_t *mcp_call(struct mcp_request *request, struct mcp_fault *fault)
     int64_t ttl_ms = json_get_int(args, "ttl", INT64_MAX);
     if (ttl_ms < atomic_load(&server->ttl_ms))
         atomic_store(&server->ttl_ms, ttl_ms); /* stdio.c keeps what was locked with it */
-    mcp_who_enter(request, op, args);          /* also who asks */
+    request->ws = mcp_server_workspace(server);
+    request->args = args;
+    mcp_who_enter(request); /* also who asks */
     json_t *result = run_tool(request, op, args, given, &err);
     mcp_who_leave();
     request->caller = NULL;
+    request->args = NULL;
     return result;
 }
 

@@ -35,6 +35,8 @@ struct mcp_tool {
  * Callers may still use the old one, so it is kept until the server ends. */
 struct mcp_place {
     struct tsk_workspace *ws;
+    dev_t device;
+    ino_t inode;            /* of its state directory, which is open: nothing else can get them */
     struct mcp_place *next; /* older */
 };
 struct mcp_name {
@@ -59,6 +61,8 @@ struct mcp_server {
     struct mcp_link *links;
     const struct tsk_workspace *named_in; /* the workspace in which the agent has its label; NULL: none yet */
     struct proc_id process;               /* of the agent, there */
+    int card;                             /* the agent's, there (own/who.h) */
+    bool has_card;
     json_t *started; /* id -> true: processes that an agent has started through this server; NULL: none */
 };
 
@@ -137,6 +141,8 @@ struct mcp_request {
     const json_t *capabilities;
     const struct mcp_method *method;
     const struct mcp_tool *tool; /* tools/call */
+    struct tsk_workspace *ws;    /* in which its operation works; NULL: it has to look for itself */
+    const json_t *args;          /* of the operation; borrowed while it runs */
     const char *caller; /* for a tool without the parameter `instance`; NULL: nobody, or the arguments have it */
     bool is_modern;
     bool is_wait; /* is counted in server->waits */
@@ -260,8 +266,8 @@ json_t *mcp_text_result(const char *text, bool is_error);
 
 /* ---- who.c ---- */
 
-/* The call is made in the name of its client until mcp_who_leave: events and records name it. `args`: of the operation. */
-void mcp_who_enter(struct mcp_request *request, const struct op *op, const json_t *args);
+/* The call is made in the name of its client until mcp_who_leave: events and records name it. Uses the request's `ws` and `args`. */
+void mcp_who_enter(struct mcp_request *request);
 void mcp_who_leave(void);
 
 /* ---- confirm.c ---- */

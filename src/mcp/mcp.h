@@ -51,8 +51,9 @@ struct mcp_options {
      * our agent. NULL: each operation finds its caller itself. */
     bool (*identify)(void *data, char *ret_instance, size_t size);
     void *identify_data;
-    bool is_shared; /* many callers on one server: each says who it is (`instance`, `secret`) where it matters */
-    bool is_told;   /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */
+    size_t memo_most; /* processes that are remembered (proc/memo.h) */
+    bool is_shared;   /* many callers on one server: each says who it is (`instance`, `secret`) where it matters */
+    bool is_told;     /* the transport calls mcp_link_tick when the event trail has grown; else each link watches it */
 };
 
 /* INVALID_INPUT for unknown groups. A missing workspace is no error here: each call says it. */

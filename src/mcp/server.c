@@ -1,6 +1,7 @@
 #include "base/fs.h"
 #include "mcp/internal.h"
 #include "mcp/pool.h"
+#include "proc/memo.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ int mcp_server_new(const struct mcp_options *options, struct mcp_server **ret, s
     pthread_mutex_init(&server->mutex, NULL);
     pthread_mutex_init(&server->place_mutex, NULL);
     server->ttl_ms = INT64_MAX;
+    server->card = -1;
     server->pool = pool_new();
     mcp_server_workspace(server); /* if there is none, every call says so in its answer */
     if (mcp_tools_init(server, err) < 0) {
@@ -60,6 +62,7 @@ void mcp_server_free(struct mcp_server *server)
         next = name->next;
         free(name);
     }
+    fs_close(&server->card);
     free(server->tools);
     json_decref(server->tool_list);
     json_decref(server->started);
@@ -69,11 +72,11 @@ void mcp_server_free(struct mcp_server *server)
 }
 
 /* Somebody may have removed it and made another one since. */
-static bool is_there(const struct tsk_workspace *ws)
+static bool is_there(const struct mcp_place *place)
 {
-    struct stat now, opened;
-    return fs->fstatat(AT_FDCWD, ws->state_path, &now, 0) == 0 && fs->fstat(ws->state_dir, &opened) == 0 &&
-           now.st_ino == opened.st_ino && now.st_dev == opened.st_dev;
+    struct stat now;
+    return fs->fstatat(AT_FDCWD, place->ws->state_path, &now, 0) == 0 && now.st_ino == place->inode &&
+           now.st_dev == place->device;
 }
 
 /* With the mutex held. */
@@ -82,11 +85,14 @@ static bool find_place(struct mcp_server *server)
     struct tsk_workspace *ws = NULL;
     struct tsk_error absent;
     struct mcp_place *place = memory_zeroed(1, sizeof *place);
+    struct stat opened;
     if (tsk_workspace_open(server->options.root, &ws, &absent) < 0) {
         free(place);
         return false;
     }
-    *place = (struct mcp_place){.ws = ws, .next = server->places};
+    memo_begin(ws, server->options.memo_most);
+    BUG(fs->fstat(ws->state_dir, &opened) < 0);
+    *place = (struct mcp_place){.ws = ws, .device = opened.st_dev, .inode = opened.st_ino, .next = server->places};
     server->places = place;
     atomic_store(&server->is_identified, false);
     return true;
@@ -95,7 +101,7 @@ static bool find_place(struct mcp_server *server)
 struct tsk_workspace *mcp_server_workspace(struct mcp_server *server)
 {
     pthread_mutex_lock(&server->place_mutex);
-    bool is_found = (server->places && is_there(server->places->ws)) || find_place(server);
+    bool is_found = (server->places && is_there(server->places)) || find_place(server);
     struct tsk_workspace *ws = is_found ? server->places->ws : NULL;
     pthread_mutex_unlock(&server->place_mutex);
     return ws;

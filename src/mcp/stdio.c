@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ enum {
     STDIO_DRAIN_MS = 2000,
     STDIO_KEEP_MS = 20000, /* how often the agent's locks are looked at, while it has any with a long TTL */
     KEEP_LEAST_MS = 500,   /* and with a short one */
+    MEMO_FDS = 64 << 10,   /* no more descriptors are counted on */
     OUT_MUCH = 1 << 20,
     OUT_MAX = 256 << 20, /* answers to what was read before: more than that, and the agent is as good as gone */
 };
@@ -36,6 +38,7 @@ struct stdio {
     struct mcp_link *link;
     struct mcp_identity identity;
     const char *given, *root; /* what it is found by */
+    size_t memo_most;
     atomic_bool is_identified;
     int parent_fd, wake_fd;
     struct buf in;
@@ -266,6 +269,7 @@ static void stdio_finish(struct stdio *io, int64_t grace_ms)
         _exit(0);
     mcp_link_free(io->link);
     mcp_server_free(io->server);
+    proc_keep_looks(0);
     buf_clear(&io->in);
     buf_clear(&io->out);
     fs_close(&io->out_fd);
@@ -289,6 +293,7 @@ static int make_server(struct op_call *call, struct stdio *io, struct tsk_error 
     struct mcp_options options = {.root = call->root,
                                   .lang = call->lang,
                                   .tools = json_get_string(call->args, "tools", NULL),
+                                  .memo_most = io->memo_most,
                                   .identify = stdio_identify,
                                   .identify_data = io};
     return mcp_server_new(&options, &io->server, err);
@@ -306,6 +311,11 @@ int mcp_stdio(struct op_call *call, struct tsk_error *err)
                        .root = call->root,
                        .identity.serve_fd = -1};
     pid_t parent = getppid();
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* with the looks, a quarter of all descriptors */
+        io.memo_most = limit.rlim_cur < MEMO_FDS ? limit.rlim_cur / 8 : MEMO_FDS / 8;
+        proc_keep_looks(io.memo_most);
+    }
     db_use(DB_USE_KEEP);
     if (make_server(call, &io, err) < 0)
         return -1;

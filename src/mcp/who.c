@@ -1,5 +1,6 @@
 /* who.c - in whose name a tool works (own/who.h). */
 #include "own/who.h"
+#include "base/fs.h"
 #include "mcp/internal.h"
 
 #include <limits.h>
@@ -34,6 +35,17 @@ static void keep_note(struct tsk_workspace *ws, const struct who *who)
         who_write_note(ws, who->instance, who->note, &ignored);
 }
 
+/* With the mutex. A thread that still writes to the card of an earlier workspace keeps its descriptor. */
+static void open_card(struct mcp_server *server, struct tsk_workspace *ws, const char *instance)
+{
+    int card CLEANUP_FD = who_card(ws, instance, &server->process);
+    server->has_card = card >= 0 && (server->card < 0 || dup3(card, server->card, O_CLOEXEC) >= 0);
+    if (server->has_card && server->card < 0) {
+        server->card = card;
+        card = -1;
+    }
+}
+
 /* Once in a workspace: the agent of this connection gets its label. The process itself works for it, too, when the connection
  * ends. */
 static void name_agent(struct mcp_server *server, struct tsk_workspace *ws, const char *instance, const char *client)
@@ -52,50 +64,69 @@ static void name_agent(struct mcp_server *server, struct tsk_workspace *ws, cons
         who_copy(who.instance, sizeof who.instance, instance);
         keep_note(ws, &who);
         who_set(&who);
+        open_card(server, ws, instance);
         server->named_in = ws;
     }
     pthread_mutex_unlock(&server->mutex);
 }
 
 /* An agent of its own, by stdio. One that works in the name of another instance is a part of that one. */
-static void enter_own(struct mcp_request *request, const struct op *op, struct tsk_workspace *ws, const char *client,
-                      struct who *ret)
+static void find_own_party(struct mcp_request *request, const char *client, struct who *ret)
 {
     struct mcp_server *server = request->link->server;
     const char *instance = mcp_server_instance(server);
-    if (!atomic_load(&server->is_borrowed))
-        name_agent(server, ws, instance, client);
-    who_look(ws, instance, ret);
+    who_look(request->ws, instance, ret);
     if (!ret->label[0])
         who_of_environment(ret, NULL);
     who_copy(ret->instance, sizeof ret->instance, instance);
     ret->is_agent = true;
     if (atomic_load(&server->is_borrowed) && !ret->subagent[0])
         who_copy(ret->subagent, sizeof ret->subagent, getenv("TASUKI_SUBAGENT") ? getenv("TASUKI_SUBAGENT") : client);
-    if (!(op->flags & (OP_READ_ONLY | OP_QUESTION))) /* a look writes nothing */
-        who_saw(ws, instance, &server->process, op->name);
 }
 
-void mcp_who_enter(struct mcp_request *request, const struct op *op, const json_t *args)
+static bool is_look(const struct op *op)
 {
-    struct mcp_server *server = request->link->server;
-    struct tsk_workspace *ws = mcp_server_workspace(server);
+    return op->flags & (OP_READ_ONLY | OP_QUESTION);
+}
+
+static void find_party(void *data, struct who *ret)
+{
+    struct mcp_request *request = data;
+    const struct op *op = request->tool->op;
     char client[WHO_LABEL_SIZE];
-    struct who who;
     client_name(request, client);
-    if (!ws)
-        return;
-    if (server->options.is_shared)
-        who_of_client(ws, json_get_string(args, "instance", request->caller ? request->caller : ""),
-                      client[0] ? client : "mcp", true, op->flags & (OP_READ_ONLY | OP_QUESTION) ? NULL : op->name,
-                      &who);
+    if (request->link->server->options.is_shared)
+        who_of_client(request->ws, json_get_string(request->args, "instance", request->caller ? request->caller : ""),
+                      client[0] ? client : "mcp", true, is_look(op) ? NULL : op->name, ret);
     else
-        enter_own(request, op, ws, client, &who);
+        find_own_party(request, client, ret);
     const char *session = meta_text(request, "TASUKI_AGENT_SESSION"), *subagent = meta_text(request, "TASUKI_SUBAGENT");
     if (session)
-        who_copy(who.session, sizeof who.session, session);
+        who_copy(ret->session, sizeof ret->session, session);
     if (subagent)
-        who_copy(who.subagent, sizeof who.subagent, subagent);
+        who_copy(ret->subagent, sizeof ret->subagent, subagent);
+}
+
+/* A look writes nothing, and its party is found only if it is asked for. */
+void mcp_who_enter(struct mcp_request *request)
+{
+    struct mcp_server *server = request->link->server;
+    const struct op *op = request->tool->op;
+    char client[WHO_LABEL_SIZE];
+    struct who who;
+    if (!request->ws)
+        return;
+    client_name(request, client);
+    const char *instance = server->options.is_shared ? NULL : mcp_server_instance(server);
+    if (instance && !atomic_load(&server->is_borrowed))
+        name_agent(server, request->ws, instance, client);
+    if (is_look(op)) {
+        who_enter_later(find_party, request);
+        return;
+    }
+    find_party(request, &who);
+    if (instance && !(server->has_card && !atomic_load(&server->is_borrowed) && who_saw_at(server->card, op->name)))
+        who_saw(request->ws, instance, &server->process, op->name);
     who_enter(&who);
 }
 

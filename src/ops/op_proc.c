@@ -7,6 +7,7 @@
 #include "ops/proc_args.h"
 #include "ops/proc_others.h"
 #include "proc/depend.h"
+#include "proc/registry.h"
 #include "proc/worktree.h"
 
 #include <stdlib.h>
@@ -242,50 +243,33 @@ const struct op op_process_restart = {
 
 /* ---- status ---- */
 
-/* The port that a probe asks; 0: none. */
-static int probe_port(const json_t *spec, const char *key)
-{
-    struct proc_probe probe;
-    proc_spec_probe(spec, key, &probe);
-    if (probe.kind == PROBE_PORT)
-        return probe.port;
-    const char *host = probe.kind == PROBE_HTTP ? strstr(probe.text, "://") : NULL;
-    const char *end = host ? strpbrk(host + 3, "/?#") : NULL, *colon = host ? strchr(host + 3, ':') : NULL;
-    return colon && (!end || colon < end) ? (int)strtol(colon + 1, NULL, 10) : 0;
-}
-
 /* Facts that cost a look each, and are not in lists. */
-static void add_place(const struct tsk_workspace *ws, json_t *record)
+static void add_place(const struct proc_registry *reg, const struct proc *p, json_t *more)
 {
     char top[PATH_MAX], branch[256];
-    struct stat st;
-    int64_t size = 0;
-    json_t *log = json_object_get(record, "log");
-    const char *out = json_get_string(log, "stdout", ""), *errors = json_get_string(log, "stderr", "");
-    int port = probe_port(record, "ready");
-    if (!port)
-        port = probe_port(record, "health");
-    bool is_git =
-        worktree_of(json_get_string(record, "cwd", ws->root), top) && worktree_branch(top, branch, sizeof branch);
-    if (fs->fstatat(AT_FDCWD, out, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        size += st.st_blocks * 512 < st.st_size ? st.st_blocks * 512 : st.st_size; /* the rest was dropped */
-    if (strcmp(out, errors) != 0 && fs->fstatat(AT_FDCWD, errors, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        size += st.st_blocks * 512 < st.st_size ? st.st_blocks * 512 : st.st_size;
-    json_object_set_new(record, "port", port > 0 ? json_integer(port) : json_null());
-    json_object_set_new(record, "branch", is_git ? json_string(branch) : json_null());
-    json_object_set_new(log, "size", json_integer(size));
+    int port = proc_port(p);
+    bool is_git = worktree_of(proc_directory(reg, p), top) && worktree_branch(top, branch, sizeof branch);
+    json_object_set_new(more, "port", port > 0 ? json_integer(port) : json_null());
+    json_object_set_new(more, "branch", is_git ? json_string(branch) : json_null());
 }
 
 static int run_status(struct op_call *call, json_t **ret, struct tsk_error *err)
 {
     REGISTRY(reg);
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    json_t *more CLEANUP_JSON = json_object(), *leftovers = NULL;
     if (proc_args_open(call, &reg, err) < 0 ||
-        proc_args_record(&reg, json_get_string(call->args, "id", ""), true, ret, err) < 0)
+        proc_load_to_show(&reg, json_get_string(call->args, "id", ""), &p, err) < 0 ||
+        proc_leftovers(&p, &leftovers, err) < 0)
         return -1;
-    add_place(call->ws, *ret);
-    json_t *creator = json_get_int(*ret, "run", 0) ? NULL : proc_creator(&reg, json_get_string(*ret, "id", ""));
+    json_object_set_new(more, "leftovers", leftovers);
+    json_object_set_new(more, "last_exits", proc_last_exits(&p));
+    add_place(&reg, &p, more);
+    json_t *creator = p.view.n ? NULL : proc_creator(&reg, p.id);
     if (creator)
-        json_object_set_new(*ret, "created_by", creator);
+        json_object_set_new(more, "created_by", creator);
+    reg.is_written = call->is_written;
+    *ret = proc_to_json_with(&reg, &p, more);
     return 0;
 }
 
@@ -313,8 +297,9 @@ static int run_list(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct proc *list;
     size_t count;
     const char *state = json_get_string(call->args, "state", NULL);
-    if (proc_args_open(call, &reg, err) < 0 || proc_list(&reg, &list, &count, err) < 0)
+    if (proc_args_open(call, &reg, err) < 0 || proc_list_to_show(&reg, &list, &count, err) < 0)
         return -1;
+    reg.is_written = call->is_written;
     struct page page = page_begin(call, PAGE_ALL);
     for (size_t i = 0; i < count; i++)
         if ((!state || strcmp(state, proc_state_names[list[i].view.state]) == 0) && page_takes(&page, list[i].id))

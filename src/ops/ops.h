@@ -215,7 +215,8 @@ struct op_call {
     struct tsk_workspace
         *home; /* is_remote: the server's workspace, which knows registered callers; also where ws is NULL */
     bool is_quiet;
-    bool is_brief; /* the caller pays for every byte: what may be long is short unless more is asked for */
+    bool is_written; /* the skin writes the answer and reads nothing in its lists: they may be finished (base/json.h) */
+    bool is_brief;   /* the caller pays for every byte: what may be long is short unless more is asked for */
     /* Asks a person; false: no, or nobody answered. NULL: there is nobody to ask. */
     bool (*confirm)(struct op_call *call, const char *question);
     bool asks_about_dead; /* set before confirm: nobody alive loses anything by a yes */

@@ -330,8 +330,8 @@ int overview_make(struct op_call *call, json_t **ret, struct tsk_error *err)
     bool trusted; /* a broken config.yaml is said here, not only where it is needed */
     if (add_event_id(call, answer, err) < 0 || workspace_config_bool(call->ws, "trust_fs", &trusted, err) < 0 ||
         locks_list(call->ws, NULL, call->root, &locks, err) < 0 ||
-        proc_overview(call->ws, call->is_remote ? NULL : proc_args_directory(call, here), most, &processes, &total,
-                      err) < 0)
+        (call->is_written ? proc_overview_to_write : proc_overview)(
+            call->ws, call->is_remote ? NULL : proc_args_directory(call, here), most, &processes, &total, err) < 0)
         return -1;
     struct now now = clock_now();
     json_t *facts CLEANUP_JSON =

@@ -55,9 +55,12 @@ static json_t *awaited(struct tsk_workspace *ws, const struct waits_scene *scene
             return json_incref(json_object_get(one, "who"));
     size_t first = strcspn(name, ","); /* of several processes: "db, cache" */
     json_each (scene->processes, i, one) {
-        const char *process = json_get_string(one, "id", "");
-        if (strcmp(kind, "process") == 0 && strlen(process) == first && strncmp(process, name, first) == 0)
-            return json_incref(json_object_get(one, "started_by"));
+        if (strcmp(kind, "process") != 0)
+            break;
+        json_t *whole CLEANUP_JSON = json_unfinished(one);
+        const char *process = json_get_string(whole, "id", "");
+        if (strlen(process) == first && strncmp(process, name, first) == 0)
+            return json_incref(json_object_get(whole, "started_by"));
     }
     return strcmp(kind, "run") == 0 ? run_starter(ws, name) : NULL;
 }

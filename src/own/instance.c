@@ -158,9 +158,10 @@ int instance_judge_at(int state_dir, const char *id, const struct now *now, stru
                       struct tsk_error *err)
 {
     struct db db CLEANUP(db_close) = {0};
-    if (!db_exists(state_dir)) /* opening would make one */
+    int found = db_open_existing(&db, state_dir, err);
+    if (found == 0)
         return error_set(err, TSK_NOT_FOUND, NULL, NULL);
-    return db_open(&db, state_dir, err) < 0 ? -1 : instance_judge(&db, id, now, ret, err);
+    return found < 0 ? -1 : instance_judge(&db, id, now, ret, err);
 }
 
 static bool is_same_process(const struct proc_id *a, const struct proc_id *b)

@@ -70,6 +70,20 @@ static void sweep_cards(struct tsk_workspace *ws)
             fs->unlinkat(cards.fd, name, 0);
 }
 
+int who_card(struct tsk_workspace *ws, const char *instance, const struct proc_id *process)
+{
+    return card_open(ws, instance, process, O_WRONLY);
+}
+
+bool who_saw_at(int card, const char *operation)
+{
+    struct stat st;
+    bool is_there = card >= 0 && fs->fstat(card, &st) == 0 && st.st_nlink > 0;
+    if (is_there)
+        card_write(card, operation);
+    return is_there;
+}
+
 void who_saw(struct tsk_workspace *ws, const char *instance, const struct proc_id *process, const char *operation)
 {
     int fd CLEANUP_FD = card_open(ws, instance, process, O_WRONLY);
@@ -123,7 +137,7 @@ void who_look(struct tsk_workspace *ws, const char *instance, struct who *ret)
     struct db db CLEANUP(db_close) = {0};
     struct tsk_error ignored;
     *ret = (struct who){.pid = 0};
-    if (db_exists(ws->state_dir) && db_open(&db, ws->state_dir, &ignored) == 0)
+    if (db_open_existing(&db, ws->state_dir, &ignored) == 1)
         who_load(&db, instance, ret, &ignored);
 }
 

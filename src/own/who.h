@@ -44,6 +44,9 @@ void who_of_client(struct tsk_workspace *ws, const char *instance, const char *l
 void who_begin(struct tsk_workspace *ws, const char *given, const char *operation);
 /* Notes the call in the card, if there is one (B2). `process` may have pid 0. */
 void who_saw(struct tsk_workspace *ws, const char *instance, const struct proc_id *process, const char *operation);
+/* The same for a server with one client, which keeps its card open (who_card; -1: there is none). False: the card was removed. */
+int who_card(struct tsk_workspace *ws, const char *instance, const struct proc_id *process);
+bool who_saw_at(int card, const char *operation);
 /* The last call of an instance: its operation ("": none is known) and when, wall clock. */
 void who_last_call(struct tsk_workspace *ws, const char *instance, const struct proc_id *process, char operation[64],
                    int64_t *ret_ms);

@@ -52,10 +52,12 @@ struct proc_view {
 struct proc_registry {
     struct tsk_workspace *ws;
     struct db db;
-    int dir;         /* processes/ */
-    json_t *removed; /* holder_list_removed, once it was asked for */
-    char *home;      /* directory of the caller, where that is known; owned. Records of other git worktrees say so */
-    char *worktree;  /* that of `home`, once it was asked for; owned */
+    int dir;              /* processes/ */
+    bool outbox_is_empty; /* when a row was read last */
+    json_t *removed;      /* holder_list_removed, once it was asked for */
+    bool is_written;      /* the records are only written (json_finished), not read */
+    char *home;     /* directory of the caller, where that is known; owned. Records of other git worktrees say so */
+    char *worktree; /* that of `home`, once it was asked for; owned */
     struct {
         char *dir, *top; /* owned; the worktree that it is in, "": none, NULL: the caller's or not asked for */
         bool is_gone;
@@ -67,10 +69,16 @@ struct proc_registry {
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err);
 void proc_registry_close(struct proc_registry *reg);
 
+struct
+    proc_known; /* what a memo has instead of the definition, of a process about which nothing has changed (memo.h) */
+
 /* A registered process as read from its row, with its directory. */
 struct proc {
     char id[129];
-    json_t *spec; /* canonical */
+    json_t *spec; /* canonical; NULL where `known` has what is shown of it */
+    struct proc_known *known;
+    struct buf row; /* its columns, where a memo is kept */
+    bool is_synced; /* the row had heard of everything */
     int64_t created_at_ms, updated_at_ms;
     int dir;                /* processes/<id>/, -1 if there is none */
     int64_t history_offset; /* how far the history has become events */
@@ -87,6 +95,9 @@ void proc_clear(struct proc *p);
 
 /* Looks one up and reconciles it. ProcessNotFound with the nearest id. */
 int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err);
+/* The same for a caller that only shows it: `spec` and `dir` may be missing. */
+int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err);
+int proc_list_to_show(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err);
 /* All of them, reconciled, sorted by id. *ret is owned: proc_list_free. */
 int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err);
 void proc_list_free(struct proc *list, size_t count);
@@ -122,14 +133,22 @@ int proc_shutdown(struct tsk_workspace *ws, struct tsk_error *err);
 /* The party that has registered it, as JSON; owned, NULL: unknown. */
 json_t *proc_creator(struct proc_registry *reg, const char *id);
 
-/* The record as every skin shows it, secrets masked. Owned. */
+/* The record as every skin shows it, secrets masked. Owned. Finished if reg->is_written, and it was known. */
 json_t *proc_to_json(struct proc_registry *reg, const struct proc *p);
+/* The same with more members, and the bytes of its log. */
+json_t *proc_to_json_with(struct proc_registry *reg, const struct proc *p, const json_t *more);
+/* What is shown of a process, also of one that is known: its directory, and the port that its probes ask (0: none). */
+const char *proc_directory(const struct proc_registry *reg, const struct proc *p);
+int proc_port(const struct proc *p);
 
 /* The records of the processes of a workspace, which may have none yet. Owned. Of more than `most` those that run come first, and
  * only this many; *ret_total is the number of all. `home`: the caller's directory; processes of another worktree say so (NULL: none
  * does). New facts become events, so a command that shows events calls this first. */
 int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
                   struct tsk_error *err);
+/* The same; the records may be finished. */
+int proc_overview_to_write(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
+                           struct tsk_error *err);
 
 /* Waits until something about the process may have changed, at most timeout_ms: 1 changed, 0 timeout, -1. Does not poll:
  * inotify on its directory where available, and the child's pidfd. */

@@ -375,8 +375,10 @@ static int sync_all(struct proc_registry *reg, struct proc *list, size_t count, 
 {
     for (size_t i = 0; i < count; i++) {
         struct buf state CLEANUP(buf_clear) = BUF_INIT;
-        if (strcmp(list[i].view.phase, PROC_UNREADABLE) != 0)
-            state_text(&list[i], &state);
+        if (list[i].known || strcmp(list[i].view.phase, PROC_UNREADABLE) == 0)
+            continue;
+        state_text(&list[i], &state);
+        list[i].is_synced = !state.len;
         if (!state.len)
             continue;
         if (!*ret_changed && db_begin(&reg->db, err) < 0)
@@ -400,7 +402,7 @@ int proc_sync(struct proc_registry *reg, struct proc *list, size_t count, struct
     if (has_changed && db_commit(&reg->db, err) < 0)
         return -1;
     struct tsk_error problem = {0};
-    if (workspace_flush_outbox(reg->ws, &reg->db, &problem) < 0)
+    if ((has_changed || !reg->outbox_is_empty) && workspace_flush_outbox(reg->ws, &reg->db, &problem) < 0)
         log_problem(&problem);
     return 0;
 }

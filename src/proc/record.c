@@ -2,6 +2,7 @@
 #include "base/fs.h"
 #include "hold/protocol.h"
 #include "proc/log.h"
+#include "proc/memo.h"
 #include "proc/reconcile.h"
 #include "proc/registry.h"
 
@@ -121,24 +122,49 @@ static void put_state(json_t *record, const struct proc_view *view)
         json_object_set_new(record, "next_start_at", json_of_time(view->next_start_ms));
     json_object_set_new(record, "holder_pid",
                         view->has_holder && view->holder.pid ? json_integer(view->holder.pid) : json_null());
-    if (view->has_usage)
-        json_object_set_new(record, "usage", usage_json(view));
+}
+
+struct log_files {
+    const char *mode;
+    char out[PATH_MAX + 200], errors[PATH_MAX + 200];
+};
+
+static void log_files_of(const struct proc_registry *reg, const struct proc *p, struct log_files *ret)
+{
+    ret->mode = *p->view.log ? p->view.log : proc_log_names[proc_spec_log(p->spec)];
+    bool is_stamped = strcmp(ret->mode, "stamped") == 0, is_tty = strcmp(ret->mode, "tty") == 0;
+    snprintf(ret->out, sizeof ret->out, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
+             is_stamped ? "output" : "stdout");
+    snprintf(ret->errors, sizeof ret->errors, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
+             is_stamped ? "output"
+             : is_tty   ? "stdout"
+                        : "stderr");
 }
 
 static void put_log(json_t *record, const struct proc_registry *reg, const struct proc *p)
 {
-    const char *mode = *p->view.log ? p->view.log : proc_log_names[proc_spec_log(p->spec)];
-    bool is_stamped = strcmp(mode, "stamped") == 0, is_tty = strcmp(mode, "tty") == 0;
-    char out[PATH_MAX + 200], errors[PATH_MAX + 200];
-    snprintf(out, sizeof out, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
-             is_stamped ? "output" : "stdout");
-    snprintf(errors, sizeof errors, "%s/processes/%s/" HOLD_LOG_DIR "/%s.log", reg->ws->state_path, p->id,
-             is_stamped ? "output"
-             : is_tty   ? "stdout"
-                        : "stderr");
+    struct log_files files;
+    log_files_of(reg, p, &files);
     json_object_set_new(record, "log",
-                        json_pack("{s:s, s:I, s:s, s:s}", "mode", mode, "max",
-                                  (json_int_t)json_get_int(p->spec, "log_max", 0), "stdout", out, "stderr", errors));
+                        json_pack("{s:s, s:I, s:s, s:s}", "mode", files.mode, "max",
+                                  (json_int_t)json_get_int(p->spec, "log_max", 0), "stdout", files.out, "stderr",
+                                  files.errors));
+}
+
+/* What was dropped from it takes no room. */
+static int64_t log_file_size(const char *path)
+{
+    struct stat st;
+    if (fs->fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    return st.st_blocks * 512 < st.st_size ? st.st_blocks * 512 : st.st_size;
+}
+
+static int64_t log_size(const struct proc_registry *reg, const struct proc *p)
+{
+    struct log_files files;
+    log_files_of(reg, p, &files);
+    return log_file_size(files.out) + (strcmp(files.out, files.errors) != 0 ? log_file_size(files.errors) : 0);
 }
 
 /* Of one that cannot be looked at: what its row says, as it is. */
@@ -180,14 +206,34 @@ static void record_look_at_place(struct proc_registry *reg, const char *dir)
         free(top);
 }
 
-static const char *record_place_of(const struct proc_registry *reg, const struct proc *p)
+const char *proc_directory(const struct proc_registry *reg, const struct proc *p)
 {
-    return json_get_string(p->spec, "cwd", reg->ws->root);
+    const char *cwd = p->known ? p->known->cwd : json_get_string(p->spec, "cwd", NULL);
+    return cwd ? cwd : reg->ws->root;
+}
+
+static int probe_port(const json_t *spec, const char *key)
+{
+    struct proc_probe probe;
+    proc_spec_probe(spec, key, &probe);
+    if (probe.kind == PROBE_PORT)
+        return probe.port;
+    const char *host = probe.kind == PROBE_HTTP ? strstr(probe.text, "://") : NULL;
+    const char *end = host ? strpbrk(host + 3, "/?#") : NULL, *colon = host ? strchr(host + 3, ':') : NULL;
+    return colon && (!end || colon < end) ? (int)strtol(colon + 1, NULL, 10) : 0;
+}
+
+int proc_port(const struct proc *p)
+{
+    if (p->known)
+        return p->known->port;
+    int port = probe_port(p->spec, "ready");
+    return port ? port : probe_port(p->spec, "health");
 }
 
 const char *proc_other_worktree(struct proc_registry *reg, const struct proc *p)
 {
-    record_look_at_place(reg, record_place_of(reg, p));
+    record_look_at_place(reg, proc_directory(reg, p));
     return reg->place.top;
 }
 
@@ -215,7 +261,7 @@ static void put_starter(json_t *record, const struct proc *p)
     json_object_set_new(record, "started_by", who ? who : json_null());
 }
 
-json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
+json_t *record_to_keep(const struct proc_registry *reg, const struct proc *p)
 {
     static const char *const settings[] = {"restart",          "max_retries", "backoff_ms", "backoff_max_ms",
                                            "healthy_after_ms", "ready",       "health",     "depends_on"};
@@ -232,22 +278,66 @@ json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         json_object_set(record, settings[i], json_object_get(p->spec, settings[i]));
     put_last_stderr(record, p);
-    put_log(record, reg, p);
     put_starter(record, p);
-    put_record_place(record, reg, p);
+    put_log(record, reg, p); /* last: its size is put behind it */
     return record;
 }
 
-int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
-                  struct tsk_error *err)
+/* The rest of the record. */
+static json_t *record_moving_part(struct proc_registry *reg, const struct proc *p)
+{
+    json_t *moving = json_object();
+    if (p->view.has_usage)
+        json_object_set_new(moving, "usage", usage_json(&p->view));
+    put_record_place(moving, reg, p);
+    return moving;
+}
+
+/* `size` -1: not wanted. */
+static json_t *finish_known(const struct proc_known *known, int64_t size, const json_t *moving)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT, rest CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&rest, moving, false);
+    buf_put(&text, known->record, known->len - strlen("}}"));
+    if (size >= 0)
+        buf_json_pair_int(&text, "size", size);
+    buf_puts(&text, rest.len > strlen("{}") ? "}," : "}");
+    buf_puts(&text, buf_str(&rest) + 1);
+    return json_finished(&text);
+}
+
+json_t *proc_to_json_with(struct proc_registry *reg, const struct proc *p, const json_t *more)
+{
+    json_t *moving CLEANUP_JSON = record_moving_part(reg, p), *record;
+    int64_t size = more ? log_size(reg, p) : -1;
+    json_object_update(moving, (json_t *)more);
+    if (p->known) {
+        json_t *finished CLEANUP_JSON = finish_known(p->known, size, moving);
+        return reg->is_written ? json_incref(finished) : json_unfinished(finished);
+    }
+    record = record_to_keep(reg, p);
+    if (more)
+        json_object_set_new(json_object_get(record, "log"), "size", json_integer(size));
+    json_object_update(record, moving);
+    return record;
+}
+
+json_t *proc_to_json(struct proc_registry *reg, const struct proc *p)
+{
+    return proc_to_json_with(reg, p, NULL);
+}
+
+static int overview(struct tsk_workspace *ws, const char *home, bool is_written, size_t most, json_t **ret,
+                    size_t *ret_total, struct tsk_error *err)
 {
     struct proc *list = NULL;
     size_t count = 0;
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
     bool has_any = fs_may_exist(ws->state_dir, "processes");
-    if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list(&reg, &list, &count, err) < 0))
+    if (has_any && (proc_registry_open(&reg, ws, err) < 0 || proc_list_to_show(&reg, &list, &count, err) < 0))
         return -1;
     reg.home = has_any && home ? strdup(home) : NULL; /* only a registry that is open frees it */
+    reg.is_written = is_written;
     json_t *records = json_array();
     int passes = count > most ? 2 : 1; /* those that run, then the others */
     for (int pass = 0; pass < passes; pass++)
@@ -258,6 +348,18 @@ int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_
     *ret = records;
     *ret_total = count;
     return 0;
+}
+
+int proc_overview(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
+                  struct tsk_error *err)
+{
+    return overview(ws, home, false, most, ret, ret_total, err);
+}
+
+int proc_overview_to_write(struct tsk_workspace *ws, const char *home, size_t most, json_t **ret, size_t *ret_total,
+                           struct tsk_error *err)
+{
+    return overview(ws, home, true, most, ret, ret_total, err);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "base/word.h"
 #include "hold/protocol.h"
 #include "proc/actor.h"
+#include "proc/memo.h"
 #include "proc/reconcile.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 #define COLUMNS                                                                                                        \
     "id, command, args, env, cwd, auto_start_on_restore, settings, state, history_offset, created_at, updated_at,"     \
-    " exit_run, started_by"
+    " exit_run, started_by, EXISTS (SELECT 1 FROM outbox)"
 
 int proc_registry_open(struct proc_registry *reg, struct tsk_workspace *ws, struct tsk_error *err)
 {
@@ -56,6 +57,8 @@ void proc_registry_close(struct proc_registry *reg)
 void proc_clear(struct proc *p)
 {
     json_decref(p->spec);
+    proc_known_drop(p->known);
+    buf_clear(&p->row);
     free(p->state_text);
     free(p->started_by);
     fs_close(&p->dir);
@@ -132,6 +135,37 @@ static int proc_read_row(const struct proc_registry *reg, const struct db_rows *
     return 0;
 }
 
+/* The columns as bytes, to be compared with those of another time. */
+static void registry_put_row(struct buf *b, const struct db_rows *rows)
+{
+    static const bool is_number[] = {[5] = true, [8] = true, [9] = true, [10] = true, [11] = true, [12] = false};
+    for (int i = 0; i < (int)(sizeof is_number / sizeof *is_number); i++) {
+        int64_t number = is_number[i] ? db_column_int(rows, i) : 0;
+        const char *text = is_number[i] ? NULL : db_column_text(rows, i);
+        buf_put(b, text ? "t" : "n", 1);
+        buf_put(b, text ? text : (const char *)&number, text ? strlen(text) + 1 : sizeof number);
+    }
+}
+
+/* A row, and what a memo knows of its process (`to_show`): then nothing else is read. */
+static int take_row(struct proc_registry *reg, const struct db_rows *rows, bool to_show, struct proc *ret,
+                    struct tsk_error *err)
+{
+    reg->outbox_is_empty = !db_column_int(rows, 13);
+    if (!to_show || !reg->ws->memo)
+        return proc_read_row(reg, rows, ret, err);
+    struct proc p = {.dir = -1, .row = BUF_INIT};
+    snprintf(p.id, sizeof p.id, "%s", db_column_text(rows, 0));
+    registry_put_row(&p.row, rows);
+    bool is_known = memo_recall(reg->ws->memo, reg->dir, &p);
+    int result = is_known ? 0 : proc_read_row(reg, rows, ret, err);
+    if (is_known)
+        *ret = p;
+    else
+        ret->row = p.row;
+    return result;
+}
+
 static struct proc_stamp stamp_of(int dir, const char *name)
 {
     struct stat st;
@@ -154,7 +188,7 @@ static int open_dir(struct proc_registry *reg, struct proc *p, struct tsk_error 
     return 0;
 }
 
-int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
+static int find_row(struct proc_registry *reg, const char *id, bool to_show, struct proc *ret, struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     if (db_query(&reg->db, &rows, err, "SELECT " COLUMNS " FROM process WHERE id = ?1", DB_TEXT(id)) < 0)
@@ -164,7 +198,17 @@ int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struc
         return -1;
     if (!found)
         return proc_not_found(reg, id, err);
-    if (proc_read_row(reg, &rows, ret, err) == 0 && open_dir(reg, ret, err) == 0) {
+    if (take_row(reg, &rows, to_show, ret, err) == 0)
+        return 0;
+    proc_clear(ret);
+    return -1;
+}
+
+int proc_find(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
+{
+    if (find_row(reg, id, false, ret, err) < 0)
+        return -1;
+    if (open_dir(reg, ret, err) == 0) {
         proc_stamps(ret->dir, ret->seen);
         return 0;
     }
@@ -192,7 +236,36 @@ int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struc
     return -1;
 }
 
-static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+/* What is still so at the next look need not be read by it. */
+static void registry_remember(struct proc_registry *reg, const struct memo_stamps *stamps, const struct proc *p)
+{
+    json_t *record CLEANUP_JSON = stamps->is_usable && p->is_synced ? record_to_keep(reg, p) : NULL;
+    if (record)
+        memo_keep(reg->ws->memo, stamps, p, record);
+}
+
+int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
+{
+    struct memo_stamps stamps;
+    if (find_row(reg, id, true, ret, err) < 0)
+        return -1;
+    bool is_known = ret->known;
+    if (!is_known)
+        memo_stamp(reg->ws->memo, reg->dir, id, &stamps);
+    bool needs_dir = !is_known || ret->view.n > 1; /* for what was before this start */
+    if ((needs_dir && open_dir(reg, ret, err) < 0) || (!is_known && proc_reconcile(reg, ret, false, err) < 0)) {
+        proc_clear(ret);
+        return -1;
+    }
+    if (!is_known || !reg->outbox_is_empty)
+        sync_or_say(reg, ret, 1);
+    if (!is_known)
+        registry_remember(reg, &stamps, ret);
+    return 0;
+}
+
+static int list_rows(struct proc_registry *reg, bool to_show, struct proc **ret, size_t *ret_count,
+                     struct tsk_error *err)
 {
     struct db_rows rows CLEANUP(db_rows_free);
     size_t room = 0;
@@ -208,7 +281,7 @@ static int list_rows(struct proc_registry *reg, struct proc **ret, size_t *ret_c
             BUG(!grown);
             *ret = grown;
         }
-        if (proc_read_row(reg, &rows, &(*ret)[*ret_count], err) < 0)
+        if (take_row(reg, &rows, to_show, &(*ret)[*ret_count], err) < 0)
             return -1;
         ++*ret_count;
     }
@@ -262,21 +335,55 @@ static int look_at_row(struct proc_registry *reg, struct proc *p, struct tsk_err
     return 0;
 }
 
-int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+/* `stamps` has room for all, or is NULL. */
+static int look_at_rows(struct proc_registry *reg, struct proc *list, size_t count, struct memo_stamps *stamps,
+                        struct tsk_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].known)
+            continue;
+        if (stamps)
+            memo_stamp(reg->ws->memo, reg->dir, list[i].id, &stamps[i]);
+        if (look_at_row(reg, &list[i], err) < 0)
+            return -1;
+    }
+    sync_or_say(reg, list, count);
+    for (size_t i = 0; stamps && i < count; i++)
+        if (!list[i].known)
+            registry_remember(reg, &stamps[i], &list[i]);
+    return 0;
+}
+
+static int registry_read_list(struct proc_registry *reg, bool to_show, struct proc **ret, size_t *ret_count,
+                              struct tsk_error *err)
 {
     struct proc *list = NULL;
     size_t count = 0;
-    int result = list_rows(reg, &list, &count, err);
-    for (size_t i = 0; result == 0 && i < count; i++)
-        result = look_at_row(reg, &list[i], err);
+    struct memo *memo = to_show ? reg->ws->memo : NULL;
+    uint64_t number = memo ? memo_begin_list(memo) : 0;
+    int result = list_rows(reg, to_show, &list, &count, err);
+    struct memo_stamps *stamps CLEANUP_FREE = memo ? memory_zeroed(count + 1, sizeof *stamps) : NULL;
+    if (result == 0)
+        result = look_at_rows(reg, list, count, stamps, err);
     if (result < 0) {
         proc_list_free(list, count);
         return -1;
     }
-    sync_or_say(reg, list, count);
+    if (memo)
+        memo_end_list(memo, number);
     *ret = list;
     *ret_count = count;
     return 0;
+}
+
+int proc_list(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+{
+    return registry_read_list(reg, false, ret, ret_count, err);
+}
+
+int proc_list_to_show(struct proc_registry *reg, struct proc **ret, size_t *ret_count, struct tsk_error *err)
+{
+    return registry_read_list(reg, true, ret, ret_count, err);
 }
 
 int proc_ids(struct proc_registry *reg, json_t **ret, struct tsk_error *err)

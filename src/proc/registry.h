@@ -26,6 +26,9 @@ json_t *proc_last_exits(const struct proc *p);
 /* The starts after number n, as far as the history has them: its facts with "n", "stdout_offset", "stderr_offset". Owned. */
 json_t *proc_starts_since(const struct proc *p, int64_t n);
 
+/* The record without what it uses and its place. Owned. */
+json_t *record_to_keep(const struct proc_registry *reg, const struct proc *p);
+
 /* Stamps of status.json and phase. */
 void proc_stamps(int dir, struct proc_stamp ret[2]);
 

@@ -37,7 +37,10 @@ static void worktree_git_dir(const char *top, char *dir, size_t size)
 {
     static const char link[] = "gitdir: ";
     char line[PATH_MAX];
+    struct stat st;
     snprintf(dir, size, "%s/.git", top);
+    if (fs->fstatat(AT_FDCWD, dir, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        return;
     if (!read_git_line(top, ".git", line, sizeof line) || strncmp(line, link, strlen(link)) != 0)
         return;
     const char *path = line + strlen(link); /* of a linked worktree or a submodule */

@@ -87,6 +87,16 @@ int db_open(struct db *db, int state_dir, struct tsk_error *err)
     return db_conn_take(db, err);
 }
 
+int db_open_existing(struct db *db, int state_dir, struct tsk_error *err)
+{
+    *db = (struct db){.state_dir = state_dir, .conn = db_conn_kept(state_dir)};
+    if (db->conn)
+        db->is_read_only = db->conn->is_read_only;
+    else if (!db_exists(state_dir))
+        return 0;
+    return db->conn || db_open(db, state_dir, err) == 0 ? 1 : -1;
+}
+
 bool db_exists(int state_dir)
 {
     return fs_may_exist(state_dir, "state.db");

@@ -35,7 +35,9 @@ void db_use(enum db_use use);
 /* Opens (creates, 0600) and migrates `.aiflow/state.db` below the directory `state_dir`. A database written by a newer
  * tasuki is refused: ENVIRONMENT, text "db_newer". A damaged one: ENVIRONMENT, text "db_damaged". */
 int db_open(struct db *db, int state_dir, struct tsk_error *err); /* state_dir: borrowed until db_close */
-void db_close(struct db *db);                                     /* also one that is not open */
+/* The same, but makes none: 1 opened, 0 there is none, -1. */
+int db_open_existing(struct db *db, int state_dir, struct tsk_error *err);
+void db_close(struct db *db); /* also one that is not open */
 bool db_is_open(const struct db *db);
 /* True if there is a database below `state_dir`; false also if that cannot be determined. */
 bool db_exists(int state_dir);

@@ -443,11 +443,14 @@ static struct db_conn *conn_find(const struct stat *st)
     return NULL;
 }
 
-static struct db_conn *db_take_kept(int state_dir)
+struct db_conn *db_conn_kept(int state_dir)
 {
     struct stat st;
     struct db_conn *moved = NULL;
-    if (use == DB_USE_ONCE || fs->fstatat(state_dir, DB_NAME, &st, 0) < 0)
+    pthread_mutex_lock(&mutex);
+    bool has_any = conns;
+    pthread_mutex_unlock(&mutex);
+    if (!has_any || fs->fstatat(state_dir, DB_NAME, &st, 0) < 0)
         return NULL;
     pthread_mutex_lock(&mutex);
     struct db_conn *conn = conn_find(&st);
@@ -486,7 +489,7 @@ static int open_new(struct db *db, struct tsk_error *err)
 
 static int take_or_open(struct db *db, struct tsk_error *err)
 {
-    db->conn = db_take_kept(db->state_dir);
+    db->conn = db_conn_kept(db->state_dir);
     if (db->conn) {
         db->is_read_only = db->conn->is_read_only;
         return 0;

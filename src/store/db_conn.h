@@ -35,6 +35,8 @@ struct db_conn {
 
 /* A connection of db->state_dir in db->conn. */
 int db_conn_take(struct db *db, struct tsk_error *err);
+/* One that this process has open already, or NULL. */
+struct db_conn *db_conn_kept(int state_dir);
 void db_conn_give_back(struct db_conn *conn);
 /* Makes a connection that only looks one that can write. No statement of it may be in use. */
 int db_conn_exchange(struct db *db, struct tsk_error *err);

@@ -54,6 +54,8 @@ void tsk_workspace_close(struct tsk_workspace *ws)
         return;
     if (ws->on_close)
         ws->on_close(ws);
+    if (ws->memo)
+        ws->memo_free(ws->memo);
     event_trail_clear(&ws->trail);
     fs_close(&ws->guard_dir);
     fs_close(&ws->locks_dir);

@@ -21,6 +21,8 @@ struct tsk_workspace {
     struct timespec config_seen;                /* ctime of the config.yaml that workspace_locks_are_local accepted */
     bool fs_is_checked;                         /* the file system of locks_dir supports the lock protocol */
     void (*on_close)(struct tsk_workspace *ws); /* set by a layer that keeps something for this workspace */
+    struct memo *memo;                          /* proc/memo.h; NULL: looks are not remembered */
+    void (*memo_free)(struct memo *memo);
 };
 
 /* Finds without opening: the directory that holds the state and its root. 0, or -1 with NOT_FOUND. */

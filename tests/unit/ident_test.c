@@ -4,7 +4,9 @@
 #include "unit/scene.h"
 
 #include <ctype.h>
+#include <linux/sched.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 
 /* Executed again with IDENT_PROBE set, this program only says whom it takes for the holder. */
 __attribute__((constructor)) static void probe(void)
@@ -373,4 +375,46 @@ TEST(the_pid_of_an_instance_is_split_from_the_right)
                                          "a-1-", "a-1x-2", "a-0-1", "a-99999999999-1", "a-1-2x"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         ASSERT_INT(instance_pid(others[i]), 0);
+}
+
+/* A child with this pid, or with any (0); -1: we may not choose. */
+static pid_t child_with_pid(pid_t pid)
+{
+    struct clone_args args = {.exit_signal = SIGCHLD};
+    args.set_tid = pid ? (uint64_t)(uintptr_t)&pid : 0;
+    args.set_tid_size = pid ? 1 : 0;
+    pid_t child = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (child == 0)
+        for (;;)
+            pause();
+    return child;
+}
+
+static void end_child(pid_t pid)
+{
+    int status;
+    kill(pid, SIGKILL);
+    ASSERT_INT(waitpid(pid, &status, 0), pid);
+}
+
+TEST(a_kept_look_does_not_take_another_process_for_the_one_that_had_its_pid)
+{
+    struct proc_id first, second;
+    struct proc_usage usage;
+    proc_keep_looks(1);
+    pid_t pid = child_with_pid(0);
+    ASSERT(pid > 0 && proc_id_of(pid, &first) == 0);
+    ASSERT_INT(proc_id_look(&first, &usage), LIVE_ALIVE);
+    end_child(pid);
+    ASSERT_INT(proc_id_look(&first, &usage), LIVE_DEAD);
+    while ((uint64_t)clock_now().boot_ms * ticks_per_second() / 1000 <= first.start_ticks + 1)
+        clock_nap(1);                 /* within a tick they would have the same start */
+    if (child_with_pid(pid) == pid) { /* with the right to choose a pid */
+        ASSERT_INT(proc_id_of(pid, &second), 0);
+        ASSERT(second.start_ticks != first.start_ticks);
+        ASSERT_INT(proc_id_look(&first, &usage), LIVE_DEAD);
+        ASSERT_INT(proc_id_look(&second, &usage), LIVE_ALIVE);
+        end_child(pid);
+    }
+    proc_keep_looks(0);
 }

@@ -234,6 +234,52 @@ TEST(the_quick_reader_gives_the_values_of_jansson)
     }
 }
 
+static void put_member(void *data, const char *key, const char *value)
+{
+    buf_printf(data, "%s=%s;", key, value);
+}
+
+/* The members as put_member writes them, or NULL. */
+static const char *taken(struct buf *b, const char *text)
+{
+    buf_reset(b);
+    return json_take_plain(text, strlen(text), put_member, b) ? buf_str(b) : NULL;
+}
+
+TEST(members_are_taken_without_a_tree_only_from_what_jansson_would_read_alike)
+{
+    static const char *const others[] = {
+        "",
+        "{}",
+        "[1]",
+        "{\"a\":1,\"a\":2}",
+        "{\"a\":1} x",
+        "{\"a\":1",
+        "{\"a\":\"\\n\"}",
+        "{\"a\":1.5}",
+        "{\"a\":01}",
+        "{\"a\":-0}",
+        "{\"a\":true}",
+        "{\"a\":{}}",
+        "{\"a\":[]}",
+        "{\"a\":\"\xc3\xa9\"}",
+        "{\"a\" 1}",
+        "{a:1}",
+    };
+    char many[4096] = "{\"k\":1", long_value[2048];
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    ASSERT_STR(taken(&b, "{\"a\":\"x\",\"b\":-12,\"c\":null, \"d\" : \"\" }  \n"), "a=x;b=-12;d=;");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (taken(&b, others[i]))
+            test_fail(__FILE__, __LINE__, "%s was taken", others[i]);
+    for (int i = 0; i < 60; i++)
+        snprintf(many + strlen(many), 16, ",\"k%d\":1", i);
+    snprintf(many + strlen(many), 2, "}");
+    ASSERT(!taken(&b, many));
+    snprintf(long_value, sizeof long_value, "{\"a\":\"%01500d\"}", 1);
+    ASSERT(!taken(&b, long_value));
+}
+
 TEST(an_error_becomes_the_document_of_the_interfaces)
 {
     error_set(&err, TSK_LOCK_HELD, NULL, "kind", "name", NULL);
