@@ -35,7 +35,7 @@ from mutate_map import Map  # noqa: E402
 from mutate_tree import CAUGHT, EQUAL, HOME, HUNG, ROOT, SURVIVED, Tree, all_suites, digest, parts_of, say  # noqa: E402
 
 EQUIVALENT = ROOT / "tests/mutants/equivalent.txt"
-TESTS_MAX_S, TESTS_MAX_CPU_S = 60, 30  # of a mutant's tests, as they need it for the map
+TESTS_MAX_S, TESTS_MAX_CPU_S = 40, 20  # of a mutant's tests, as they need it for the map
 FAR_MAX_S = 10  # of the tests that reach the file only
 FIRST_TESTS = 6  # then twice as many, and so on: tests of a suite that come one after the other start it once
 COUNTED = (CAUGHT, HUNG, SURVIVED)
@@ -207,7 +207,7 @@ class Run:
         if verdict[0] in COUNTED:
             reached = "" if is_reached else "(no test reaches it) "
             say(f"{verdict[0]:8} {place(mutant)} {mutant.kind} {mutant.key} {time.monotonic() - began:.0f} s "
-                f"{reached}{verdict[1].split(' ')[0]} {verdict[2]}".rstrip())
+                f"{reached}{verdict[1].split(' ')[0]} {verdict[2]}".rstrip() + ("\n" + mutant.diff() if verdict[0] == SURVIVED else ""))
         return verdict
 
     def load_map(self):

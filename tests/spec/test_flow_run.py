@@ -177,6 +177,26 @@ def _(ws):
     eq(trace(ws), ["a", "b", "a", "b", "c"], "order")
 
 
+@test("rule 7: goto back repeats a group: each branch runs and is joined once more, as if it had not run before")
+def _(ws):
+    back = f"{NOTE}; test $(grep -c d trace) -gt 2 || tasuki task next s --goto"
+    stage = run_flow(ws, flow("s >> g(a | b >> (c | x)) >> d", "groups: {g: {policy: fail_fast}}\nchannel: {merge: {n: sum}}\n",
+                              a=f"{NOTE}; tasuki channel add n 1", d=back))
+    turns = " ".join(trace(ws)).split("s ")[1:]
+    eq([sorted(turn.split()) for turn in turns], [["a", "b", "c", "d", "x"]] * 3, "what ran in each turn")
+    eq([(turn.split()[-1], turn.index("b") < turn.index("c")) for turn in turns], [("d", True)] * 3, "the order in each turn")
+    eq(stage["channel"]["n"], 3, "what the branch added in its turns")
+
+
+@test("rule 7: a group whose branch failed, and was tolerated, begins anew when it is repeated")
+def _(ws):
+    fails_once = f"{NOTE}; test -e failed || {{ touch failed; exit 1; }}"
+    back = f"{NOTE}; test $(grep -c d trace) -gt 1 || tasuki task next s --goto"
+    stage = run_flow(ws, flow("s >> g(a >> b | c) >> d", "groups: {g: {policy: best_effort}}\n", a=fails_once, d=back))
+    eq(sorted(trace(ws)), sorted("sacd" "sabcd"), "what ran")
+    eq((stage["status"], [f["task"] for f in stage["failures"]]), ("DONE", ["a"]), "the end")
+
+
 @test("rule 7: a branch cannot go on with a task outside itself")
 def _(ws):
     stage = run_flow(ws, flow("(a | b) >> c", a="tasuki task next c"), code=7)
