@@ -36,7 +36,7 @@ from mutate_tree import CAUGHT, EQUAL, HOME, HUNG, ROOT, SURVIVED, Tree, all_sui
 
 EQUIVALENT = ROOT / "tests/mutants/equivalent.txt"
 TESTS_MAX_S, TESTS_MAX_CPU_S = 40, 20  # of a mutant's tests, as they need it for the map
-FAR_MAX_S = 10  # of the tests that reach the file only
+FAR_MAX_S = 4  # of the tests that reach the file only
 FIRST_TESTS = 6  # then twice as many, and so on: tests of a suite that come one after the other start it once
 COUNTED = (CAUGHT, HUNG, SURVIVED)
 
@@ -141,7 +141,7 @@ class Run:
         return [number for number, line in enumerate(text, 1) if any(re.search(rf"\b{name}\b", line) for name in names)]
 
     def deadline(self, tests):
-        return 30 + 5 * sum(test.seconds for test in tests)
+        return 20 + 5 * sum(test.seconds for test in tests)
 
     def is_confirmed(self, mutant, tree, suite, tests, verdict):
         """Whether the mutant is why the tests failed. All have passed without it, for the map; if they have hung, they are asked

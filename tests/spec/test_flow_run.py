@@ -337,6 +337,11 @@ def _(ws):
     eq(stage["channel"], {"n": 3, "s": "a text", "b": True, "list": [1, 2], "m": {"k": None}}, "channel")
 
 
+@test("lines of blanks in the output are none, and a line may end as in Windows")
+def _(ws):
+    eq(run_flow(ws, flow("a", a="printf ' \\t \\n\\nx=1\\r\\n    \\n\\t\\n' > $TASUKI_OUTPUT"))["channel"], {"x": 1}, "channel")
+
+
 @test("what a failed task wrote is not applied")
 def _(ws):
     eq(run_flow(ws, flow("a", a="echo x=1 >> $TASUKI_OUTPUT; exit 1"), code=7)["channel"], {}, "channel")
@@ -621,6 +626,15 @@ def _(ws):
     proc.kill()
     ws.finish(proc)
     eq(states(), ["ok", "interrupted"], "its tasks")
+
+
+@test("a question that was answered before its run was killed is no longer open")
+def _(ws):
+    run = run_flow(ws, flow("a", a="tasuki task ask Which?"), code=8)["run_id"]
+    with open(ws.path / ".aiflow/runs" / run / "journal", "a") as file:  # as if it had been killed before the task's start
+        file.write('{"t":1,"e":"answer","n":0,"v":"this"}\n{"t":1,"e":"resume","keep":true}\n')
+    shown = ws.tasuki("runs", "show", run, "--json").expect(0).json
+    eq((shown["status"], shown["counts"]["asking"], shown["questions"]), ("INTERRUPTED", 0, []), "the run")
 
 
 @test("a list counts what has ended well or was skipped, and no failure")
