@@ -157,9 +157,9 @@ def _(ws):
         eq((result.code, is_kept), (0, True) if is_kept else (3, False), f"call {n}: the exit code, and whether the note is kept\n{result}")
 
     at_every_call(ws, ["own", "note", "busy"], check_note, lambda: ws.tasuki("own", "note", "idle").expect(0), 4)
-    for words in (["runs", "rm", "@1"], ["runs", "prune", "--keep", "0", "--older", "0s", "--yes"]):
+    for words in (["runs", "rm", "@1"], ["runs", "prune", "--keep", "0", "--older", "0s"]):
         def check(result, n):
-            if result.code == 0:
+            if result.code == 0 and words[1] == "rm":  # prune leaves to its next time what it cannot look at
                 eq(run_ids(ws), set(), f"call {n}: exit 0, and the runs\n{result}")
             elif result.code != 4:  # in doubt it is being executed
                 is_reported(result, n)
@@ -448,6 +448,38 @@ def _(ws):
         eq(found, {"zebra": "unreadable", "yak": ""}, " ".join(words))
         is_reported(without("processes", *words), 1)
     is_reported(without("zebra", "proc", "status", "zebra"), 1)
+
+
+def said(ws, result):
+    """The exit code and the message, without what differs from one call to the next."""
+    is_error = result.out.startswith('{\n  "error"')
+    text = result.error["message"] if is_error else "; ".join(result.json.get("errors", [])) if '"errors": [\n' in result.out else ""
+    text += "".join(f" ({line.removeprefix('tasuki: ')})" for line in result.err.splitlines()[:1])
+    return f"{result.code} {re.sub(r'(RUN|RQ)-[0-9]{8}T[0-9]{6}-[0-9a-z]+', '<id>', text.replace(str(ws.path), 'W'))}".strip()
+
+
+for words, only in (("lock acquire name b", ""), ("lock acquire name a --wait 1ms", ""), ("lock release name a", ""),
+                    ("lock run c -- true", NOT_LOCKS), ("lock list", ""), ("sprint check", ""),
+                    ("own force-claim w --yes", ""), ("own leave", ""), ("own list", ""), ("agents", ""),
+                    ("proc import Procfile", ""), ("proc export", ""), ("proc template use t made", ""),
+                    ("proc logs p --grep out", ""), ("restore", NOT_LOCKS), ("queue add -- true", ""), ("queue status", ""),
+                    ("request again RQ-1", ""), ("request rm RQ-1", ""), ("request list", ""), ("run flow.yaml --on-conflict after", "ofd_lock"),
+                    ("request run RQ-1", "openat,renameat2,fdatasync"), ("runs list", ""), ("runs logs", ""), ("status", "")):
+    @test(f"{words}: whichever call fails, what it says is known", slow=True)
+    def _(ws, words=words, only=only):
+        arrange(ws)
+        ws.tasuki("proc", "template", "create", "t", "--", "true").expect(0)
+        (ws.path / "Procfile").write_text("web: true\n")
+        state, kept, found = ws.path / ".aiflow", ws.base / "kept", set()
+        shutil.copytree(state, kept, symlinks=True)
+
+        def as_before():
+            shutil.rmtree(state)
+            shutil.copytree(kept, state, symlinks=True)
+
+        at_every_call(ws, words.split(), lambda result, n: found.add(said(ws, result)), as_before, 4,
+                      **({"TASUKI_FAULT_ONLY": only} if only else {}))
+        compare(__file__, words, "\n".join(sorted(found - {"0"})))
 
 
 @test("request add and edit: a call that fails leaves the file as it was, or what is written is answered for", quick=False)
