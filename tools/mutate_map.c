@@ -21,7 +21,7 @@ static unsigned char *reached;
 
 void __sanitizer_cov_trace_pc(void);
 
-__attribute__((constructor)) static void reached_open(void)
+__attribute__((constructor(101))) static void reached_open(void)
 {
     char program[4096], path[4096 + 256];
     const char *dir = getenv("TASUKI_REACHED");
