@@ -492,7 +492,7 @@ def _(ws):
                         ("", "proc update new --cwd /"), ("proc stop s", "proc start s"), ("proc start s", "proc stop s"),
                         ("proc create z -- true", "proc remove z"), ("lock release name b", "lock acquire name b"),
                         ("lock acquire name b", "lock release name b"), ("", "lock check name a"), ("", "events"), ("", "proc list"),
-                        ("", "runs list"), ("", "run flow.yaml"), ("", "queue run"), ("", "request run RQ-1 --new")):
+                        ("", "runs list"), ("", "run flow.yaml"), ("", "queue run")):
         for n in range(1, 10):
             if undo:
                 ws.tasuki(*undo.split())
