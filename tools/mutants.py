@@ -26,6 +26,7 @@ ONE_DROPPED = re.compile(r"(?<=[\w)\]])( [+-] 1)\b(?!\.)")
 # 0 is never a descriptor of ours: the same program.
 DESCRIPTOR = re.compile(r".*(?:fd\w*|dir|folder|guard|listener|lock|log|pipe|runners|watch)(?:\[\w+\])? (?:<|>=) 0")
 FAILED = re.compile(r"\breturn\b.*-$")  # 0 or below: no caller asks by how much
+SYMMETRIC = re.compile(r"(?:strn?cmp|strcasecmp|memcmp)$")
 MODE = re.compile(r"(?:openat|open)\((?!.*O_CREAT).*O_CLOEXEC, $")  # of a file that is not made
 REASON = re.compile(r"\bTSK_([A-Z_]+)\b")
 NUMBER = re.compile(r"(?<![\w.\"])(\d+)(?![\w.\"xX])")
@@ -145,6 +146,9 @@ def calls(code, text, start, end):
         if match[1].split(">")[-1] in KEYWORDS:
             continue
         spans = arguments(code, match.end() - 1, end)
+        close = closing(code, match.end() - 1, end)
+        if close and SYMMETRIC.match(match[1]) and re.match(r" [=!]= 0", code[close + 1: end]):
+            spans = spans[1:]  # the order of the first two is the same program
         for one, two in zip(spans, spans[1:]):
             words = text[slice(*one)].strip(), text[slice(*two)].strip()
             if words[0] != words[1]:

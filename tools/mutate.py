@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Do the tests notice when the code is wrong? Makes small changes to src/, builds each, runs the fitting suites.
+"""Do the tests notice when the code is wrong? Makes small changes to src/, builds each, runs the tests that reach them.
 
-    tools/mutate.py [N] [FOLDER] [--seed S] [--jobs J] [--list] [--only KEY]
+    tools/mutate.py [N] [FOLDER] [--seed S] [--jobs J] [--list] [--only KEY] [--map] [--unreached]
 
 N (default 200) mutants of src/ or of one folder (`lock`, `src/lock`, `src/lock/guard.c`). A mutant that no suite notices
 is a survivor; it is printed with its place and its diff, and the exit status is 1. What does not compile or compiles to
 the same object is replaced by another mutant. A mutant that changes nothing a caller can see is struck out in
-tests/mutants/equivalent.txt. A run continues where the last one stopped: a verdict holds as long as src/ and the suites that
-gave it are the same, so after a change to a test only that suite runs on the survivors.
+tests/mutants/equivalent.txt. tools/mutate_map.py says which tests reach a mutant. A run continues where the last one stopped: a
+verdict holds as long as src/ and the suite that gave it are the same, so after a change to a test only that suite runs on the
+survivors.
 
 Each mutant is built in a copy of the tree (build-mutate/tree-N). Its tests run in a cage: a PID namespace of their own,
 so that no signal reaches beyond it and no process outlives it, with a /tmp of their own and everything else read-only.
@@ -16,16 +17,13 @@ so that no signal reaches beyond it and no process outlives it, with a /tmp of t
 import argparse
 import collections
 import concurrent.futures
-import ctypes
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
-import selectors
-import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -33,290 +31,39 @@ import time
 
 sys.dont_write_bytecode = True
 import mutants as mutation  # noqa: E402
+from mutate_map import Map  # noqa: E402
+from mutate_tree import CAUGHT, EQUAL, HOME, HUNG, ROOT, SURVIVED, Tree, all_suites, digest, parts_of, say  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-HOME = ROOT / "build-mutate"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.txt"
-MEASURE_S = 300
-WORKER = "tasuki-worker"  # it is not built without hiredis
-SUITES_MAX_CPU_S = 90  # of a mutant's suites, as they need it without a mutant: some minutes, if nothing else runs
-CAUGHT, SURVIVED, HUNG, STILLBORN, SAME, EQUAL = "caught", "survived", "hung", "does not compile", "same object", "equivalent"
+TESTS_MAX_S, TESTS_MAX_CPU_S = 40, 20  # of a mutant's tests, as they need it for the map
+FAR_MAX_S = 4  # of the tests that reach the file only
+FIRST_TESTS = 6  # then twice as many, and so on: tests of a suite that come one after the other start it once
 COUNTED = (CAUGHT, HUNG, SURVIVED)
 
-# Which suites fit a folder of src/: how their names begin. Each suite is in one of these lists or in LEFT_OUT.
-FITTING = {
-    "base": "unit/ spec/test_words spec/test_fuzz_corpora spec/test_cli spec/test_bad_places spec/test_places "
-            "spec/test_lock_ops spec/test_flow_files spec/test_proc_templates spec/test_judging spec/test_advice "
-            "spec/test_unreadable spec/test_printed crash/test_private_name crash/test_failing_calls spec/test_refusals",
-    "store": "unit/db unit/events unit/find unit/fs spec/test_places spec/test_bad_places spec/test_status spec/test_doctor "
-             "spec/test_odd_cases spec/test_http_events spec/test_lookout spec/test_agents spec/test_cost spec/test_durability "
-             "spec/test_unreadable spec/test_lock_ops spec/test_busy crash/test_every_step crash/test_failing_calls",
-    "lock": "unit/guard unit/judge unit/lock unit/record unit/wait spec/test_lock spec/test_d39_locks spec/test_judging "
-            "spec/test_wait spec/test_u2_sprint spec/test_living_holder spec/test_durability spec/test_unreadable "
-            "spec/test_doctor. spec/test_doctor_fixes crash/test_private_name crash/test_inherited crash/test_waiters crash/test_every_step "
-            "crash/test_force crash/test_guard_busy storm/test_foreign storm/test_races crash/test_failing_calls",
-    "redis": "spec/test_redis",
-    "own": "unit/instance unit/who spec/test_who spec/test_003 spec/test_agents spec/test_doctor_work spec/test_http_lease spec/test_mcp_http "
-           "spec/test_client_end spec/test_living_holder spec/test_wait spec/test_status "
-            "crash/test_failing_calls spec/test_refusals spec/test_tidy",
-    "proc": "unit/proc spec/test_proc spec/test_memo spec/test_servers spec/test_up spec/test_attach spec/test_steps_servers spec/test_holder_adopt spec/test_holder_stop spec/test_004 spec/test_holder "
-            "spec/test_example_processes spec/test_unreadable spec/test_doctor_fixes crash/test_proc_every_step "
-            "crash/test_failing_calls spec/test_refusals spec/test_http_serve spec/test_notify crash/test_notify spec/test_tidy",
-    "hold": "unit/hold spec/test_attach spec/test_holder spec/test_proc spec/test_004_exits spec/test_durability spec/test_notify",
-    "graph": "unit/memory unit/graph unit/runner unit/wire spec/test_flow spec/test_001 spec/test_run spec/test_examples "
-             "spec/test_answers spec/test_durability spec/test_unreadable crash/test_flow_kill crash/test_run_begin spec/test_doctor_fixes spec/test_prune crash/test_prune "
-             "crash/test_failing_calls spec/test_refusals spec/test_tidy",
-    "run": "unit/book spec/test_queue spec/test_request spec/test_run spec/test_d39_runs spec/test_detach "
-           "spec/test_remote_runs spec/test_latest_run spec/test_answers spec/test_durability spec/test_unreadable "
-           "crash/test_run storm/test_claims crash/test_failing_calls spec/test_refusals spec/test_prune crash/test_prune spec/test_queue_stay spec/test_short_ids spec/test_notify crash/test_notify spec/test_tidy spec/test_durability",
-    "doctor": "spec/test_doctor spec/test_odd_cases spec/test_proc_restore spec/test_unreadable spec/test_latest_run "
-              "spec/test_printed",
-    "ops": "unit/ops spec/test_cli spec/test_lock spec/test_status spec/test_request spec/test_queue spec/test_proc_templates "
-           "spec/test_proc_depends spec/test_proc_restore spec/test_proc_logs spec/test_proc_log_parts spec/test_003 spec/test_agents_fixes "
-           "spec/test_flow_files spec/test_flow_run spec/test_flow_reflow spec/test_u2 spec/test_wait spec/test_mcp_confirm "
-           "spec/test_http_table spec/test_run spec/test_detach spec/test_proc_exchange spec/test_doctor. "
-           "spec/test_mcp_tools spec/test_d39_runs spec/test_http_attacks spec/test_advice spec/test_answers "
-           "spec/test_living_holder spec/test_unreadable spec/test_latest_run spec/test_cost spec/test_remote_runs "
-           "spec/test_proc_ready spec/test_proc_restart spec/test_words spec/test_004_exits spec/test_agents. "
-           "spec/test_printed spec/test_http_serve crash/test_failing_calls spec/test_refusals spec/test_short_ids spec/test_up. "
-           "spec/test_lookout spec/test_attach spec/test_prune spec/test_servers spec/test_http_events spec/test_notify spec/test_tidy",
-    "cli": "unit/cli_parse spec/test_cli spec/test_words spec/test_status spec/test_watch spec/test_detach spec/test_u2 spec/test_lock_ops "
-           "spec/test_doctor spec/test_servers spec/test_up spec/test_proc_logs spec/test_proc_exchange spec/test_proc_templates spec/test_request "
-           "spec/test_003 spec/test_flow_run spec/test_flow_when spec/test_run_ends spec/test_run_logs spec/test_run_output spec/test_run_tasks "
-           "spec/test_agents_fixes spec/test_advice spec/test_living_holder spec/test_printed spec/test_refusals spec/test_help spec/test_hints spec/test_screens spec/test_screens_runs spec/test_screens_servers spec/test_run_screens spec/test_times spec/test_questions spec/test_waits",
-    "http": "unit/conn spec/test_http spec/test_mcp_http spec/test_remote_runs spec/test_client_end spec/test_advice "
-            "spec/test_living_holder spec/test_refusals",
-    "mcp": "unit/task spec/test_mcp spec/test_u2_prompts spec/test_advice spec/test_living_holder spec/test_unreadable "
-           "spec/test_remote_runs spec/test_client_end",
-    "main.c": "spec/test_cli spec/test_words",
-}
-# Files whose work other suites see than those of their folder: work on other machines.
-ELSEWHERE = ("src/graph/pack", "src/graph/remote", "src/graph/wire", "src/run/elsewhere", "src/run/settle", "src/ops/op_workers",
-             "src/cli/print_workers", "src/doctor/workers")
-# Suites that judge no folder: three are about the documentation, one is about the harness, and the storms take minutes or
+# Suites that judge no mutant: three are about the documentation, one is about the harness, and the storms take minutes or
 # depend on chance.
 LEFT_OUT = ("spec/test_docs spec/test_steps_runs spec/test_every_night spec/test_picture spec/test_recipes spec/test_harness storm/test_proc_kill_anything "
             "storm/test_proc_races storm/test_queue_kill storm/test_conflict_kill storm/test_serve_kill storm/test_storm "
             "storm/test_line storm/test_redis_storm")
 
-# Everything is read-only but the tree and /tmp, which is a folder of ours. The tree itself may be below /tmp.
-CAGE = r"""
-set -e
-tmp=$1 tree=$2
-shift 2
-mount --make-rprivate /
-case $tree in
-/tmp/*)
-    mkdir -p "$tmp/${tree#/tmp/}"
-    mount --bind "$tree" "$tmp/${tree#/tmp/}"
-    ;;
-*) mount --bind "$tree" "$tree" ;;
-esac
-mount --rbind "$tmp" /tmp
-cut -d ' ' -f 5 /proc/self/mountinfo | while read -r place; do
-    case $place in
-    /proc | /proc/* | /sys | /sys/* | /dev | /dev/* | /tmp | /tmp/* | "$tree" | "$tree"/*) ;;
-    *) mount -o remount,bind,ro "$place" || test ! -w "$place" ;;
-    esac
-done
-cd "$tree"
-status=0
-"$@" || status=$?
-exit "$status"
-"""
-
-
-def die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-class Tree:
-    """A copy of the project with a build in it, for one mutant at a time."""
-
-    def __init__(self, number):
-        self.path = HOME / f"tree-{number}"
-        self.build = self.path / "build"
-        self.tmp = HOME / f"tmp-{number}"
-        self.mutated = None
-        self.cpu_seconds = 0.0  # of the last suite that ran to its end
-
-    def prepare(self, files):
-        """Makes it equal to the working tree, changed and new files included."""
-        wanted = {self.path / name for name in files}
-        for old in self.path.rglob("*"):
-            if self.build not in (old, *old.parents) and not old.is_dir() and old not in wanted:
-                old.unlink()
-        for name in files:
-            copy_if_changed(ROOT / name, self.path / name)
-        if not (self.build / "build.ninja").exists():
-            self.run_tool("meson", "setup", "-Doptimization=2", "-Ddebug=false",
-                          "-Dc_args=-Werror=incompatible-pointer-types -Werror=int-conversion", "build")
-        self.run_tool("ninja", "-C", "build", "--quiet")
-
-    def run_tool(self, *argv):
-        env = dict(os.environ, CCACHE_BASEDIR=str(self.path), CCACHE_NOHASHDIR="1")
-        done = subprocess.run(argv, cwd=self.path, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"mutate: {' '.join(argv)} failed in {self.path}\n{done.stdout[-4000:]}")
-
-    def ninja(self, *targets):
-        # Without ccache: it would fill up with mutants.
-        done = subprocess.run(["ninja", "-C", str(self.build), "--quiet", *targets], stdin=subprocess.DEVNULL, check=False,
-                              env=dict(os.environ, CCACHE_DISABLE="1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return done.returncode == 0
-
-    def object_of(self, file):
-        for entry in json.loads((self.build / "compile_commands.json").read_text()):
-            if (self.build / entry["file"]).resolve() == (self.path / file).resolve():
-                return entry["output"]
-        raise KeyError(file)
-
-    def mutate(self, mutant):
-        """Builds it. Returns None, or why it is no mutant."""
-        self.restore()
-        target = self.object_of(mutant.file)
-        if not self.ninja(target):
-            sys.exit(f"mutate: {target} does not build without a mutant")
-        original = (self.build / target).read_bytes()
-        self.mutated = self.path / mutant.file, (self.path / mutant.file).read_text()
-        self.mutated[0].write_text(mutant.apply(self.mutated[1]))
-        if not self.ninja(target):
-            return STILLBORN
-        if (self.build / target).read_bytes() == original:
-            return SAME
-        return None
-
-    def restore(self):
-        if self.mutated:
-            self.mutated[0].write_text(self.mutated[1])
-            self.mutated = None
-
-    def run(self, suite, deadline):
-        """Links and runs a suite, in the cage, until its first failure. Returns (verdict, what failed)."""
-        there = [name for name in programs_of(suite) if name != WORKER or (self.build / f"{name}.p").exists()]
-        if not self.ninja(*there):
-            return CAUGHT, "does not link"
-        shutil.rmtree(self.tmp, ignore_errors=True)
-        self.tmp.mkdir(parents=True)
-        self.tmp.chmod(0o1777)
-        user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
-        argv = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c", CAGE, "cage",
-                str(self.tmp), str(self.path), *command_of(suite, self)]
-        env = dict(os.environ, TASUKI_BUILD=str(self.build), PYTHONPATH=str(self.path / "tests"),
-                   PYTHONDONTWRITEBYTECODE="1", TMPDIR="/tmp")
-        with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              preexec_fn=die_with_parent) as proc:
-            try:
-                verdict, self.cpu_seconds = follow(proc, time.monotonic() + deadline)
-                return verdict
-            finally:
-                proc.kill()  # and with it, by --kill-child, all that runs in the cage
-                proc.wait()
-                shutil.rmtree(self.tmp, ignore_errors=True)
-
-
-def follow(proc, end):
-    """Reads TAP until the first failure or the end. Returns ((verdict, what failed), seconds of a processor)."""
-    text, planned, passed = b"", None, 0
-    with selectors.DefaultSelector() as selector:
-        selector.register(proc.stdout, selectors.EVENT_READ)
-        while True:
-            if not selector.select(max(0, end - time.monotonic())):
-                return (HUNG, "did not end in time"), 0.0
-            chunk = os.read(proc.stdout.fileno(), 65536)
-            text += chunk
-            *lines, text = (text + b"\n" if not chunk else text).split(b"\n")
-            for line in (one.decode("utf-8", "replace") for one in lines):
-                if line.startswith("not ok"):
-                    return (CAUGHT, line.partition(" - ")[2] or line), 0.0
-                passed += line.startswith("ok")
-                planned = int(line[3:].split()[0]) if line.startswith("1..") else planned
-            if not chunk:
-                break
-    _, status, used = os.wait4(proc.pid, 0)
-    proc.returncode = os.waitstatus_to_exitcode(status)
-    if proc.returncode or planned is None or passed != planned:
-        return (CAUGHT, f"ended with {proc.returncode} after {passed} of {planned} tests"), 0.0
-    return (SURVIVED, ""), used.ru_utime + used.ru_stime
-
-
-def seconds_of(began, tree):
-    return [round(time.monotonic() - began, 2), round(tree.cpu_seconds, 2)]
-
-
-def guess_of(path):
-    count = len(re.findall(r"^\s*(?:@test|@defect|TEST)\(", path.read_text(), re.MULTILINE))
-    return [1.0 * count, 0.1 * count]
-
-
-def copy_if_changed(source, target):
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_symlink():
-        target.unlink(missing_ok=True)
-        target.symlink_to(os.readlink(source))
-    elif not target.is_file() or source.read_bytes() != target.read_bytes():
-        shutil.copy(source, target)
-
-
-def command_of(suite, tree):
-    if suite.startswith("unit/"):
-        return [str(tree.build / "tests" / suite)]
-    return [sys.executable, str(tree.path / "tests" / suite), "--medium"]
-
-
-def programs_of(suite):
-    """The programs that it needs; none: all of them."""
-    if suite.startswith("unit/"):
-        return [f"tests/{suite}"]
-    if suite.startswith("storm/") or any(word in suite for word in ("fuzz", "property", "example", "docs", "001")):
-        return []
-    more = [WORKER] * ("redis" in suite) + ["tests/mcp/tasuki-conformance"] * ("mcp" in suite)
-    return ["tasuki", "tasuki-hold", "tests/fault/tasuki-fault", "tests/fault/tasuki-hold", *more]
-
-
-def all_suites():
-    """[(name, file)]"""
-    found = [(f"unit/{path.stem}", path) for path in sorted((ROOT / "tests/unit").glob("*_test.c"))]
-    for folder in ("spec", "crash", "storm"):
-        found += [(f"{folder}/{path.name}", path) for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
-    return found
-
-
-def parts_of(path):
-    """A suite, and the text that it compares with."""
-    known = path.parent / "golden" / f"{path.stem.removeprefix('test_')}.txt"
-    return [part for part in (path, known) if part.is_file()]
-
-
-def digest(paths):
-    found = hashlib.sha256()
-    for path in paths:
-        found.update(path.name.encode() + b"\0" + (path.read_bytes() if path.is_file() else b"") + b"\0")
-    return found.hexdigest()[:10]
-
-
 class State:
-    """What is known of these sources: how long each suite takes, and what each mutant came to. Written after each change.
+    """What each mutant of these sources came to. Written after each change.
 
-    seconds   suite and its digest -> [seconds, seconds of a processor] of a run that passed; None: it fails without a mutant
     verdicts  key -> [verdict, suite and its digest, what failed]
-    passed    key of a survivor -> [suites and their digests]
+    passed    key of a survivor -> [the keys of the tests that did not notice it]
     """
 
     def __init__(self, path):
         self.path = path
         self.lock = threading.Lock()
         known = json.loads(path.read_text()) if path.exists() else {}
-        self.seconds = known.get("seconds", {})
         self.verdicts = known.get("verdicts", {})
         self.passed = known.get("passed", {})
 
     def save(self):
         with self.lock:
             hidden = self.path.with_suffix(".new")
-            known = {"seconds": self.seconds, "verdicts": self.verdicts, "passed": self.passed}
-            hidden.write_text(json.dumps({name: dict(some) for name, some in known.items()}, indent=1))  # others write meanwhile
+            hidden.write_text(json.dumps({"verdicts": dict(self.verdicts), "passed": dict(self.passed)}, indent=1))  # others write meanwhile
             hidden.replace(self.path)
 
 
@@ -326,9 +73,9 @@ class Run:
         self.files = git("ls-files", "-coz", "--exclude-standard").split("\0")
         self.files = [name for name in self.files if name and os.path.lexists(ROOT / name)]
         self.struck = read_equivalent()
-        self.suites = {suite: f"{suite} {digest(parts_of(path))}" for suite, path in all_suites()}
+        self.map = Map({suite: path for suite, path in all_suites() if not suite.startswith(tuple(LEFT_OUT.split()))}, self.files)
+        self.versions = {self.map.version(suite) for suite in self.map.suites}
         self.state = State(HOME / f"state-{digest(self.judged_by_all())}.json")
-        self.guesses = {suite: guess_of(path) for suite, path in all_suites()}
         self.trees = []
 
     def judged_by_all(self):
@@ -358,65 +105,53 @@ class Run:
                 if not by_kind[kind]:
                     del by_kind[kind]
 
-    # -- suites -----------------------------------------------------------------------------------------------
-
-    def chosen(self, folders):
-        parts = tuple(part for folder in folders for part in FITTING[folder].split())
-        return [suite for suite in self.suites if suite.startswith(parts)]
-
-    def seconds(self, suite):
-        """[seconds, seconds of a processor]: measured, or guessed from the number of its tests; None: it fails by itself."""
-        return self.state.seconds.get(self.suites[suite], self.guesses[suite])
-
-    def deadline(self, suite):
-        return 30 + 5 * self.seconds(suite)[0]
+    # -- tests ------------------------------------------------------------------------------------------------
 
     def fitting(self, mutant):
-        """The suites to run. First come those that have caught much for the time that they take, and those whose names share
-        words with the file's."""
+        """[(suite, its tests)] to run in this order, and whether one of them reaches the mutant. First come the tests that spend
+        much of their work in the file, that have caught much, and that take little time."""
         words = set(pathlib.Path(mutant.file).stem.split("_")) - {"op", "test", "spec", "crash", "unit", "storm"}
-        words |= {"redis"} if mutant.file.startswith(ELSEWHERE) else set()
         caught = collections.Counter(suite.split(" ")[0] for verdict, suite, _ in list(self.state.verdicts.values())
                                      if verdict == CAUGHT)
 
-        def worth(suite):
-            return (5 * sum(word in suite for word in words) + caught[suite] + 1) / (self.seconds(suite)[1] + 0.3)
+        def worth(test):
+            share = test.lines[mutant.file].bit_count() / test.size
+            return (1 + 40 * share + 2 * sum(word in test.suite or word in test.name for word in words)
+                    + caught[test.suite] / 20) / (test.seconds + test.cpu + 0.3)
 
-        folders = ["redis"] * mutant.file.startswith(ELSEWHERE) + [mutant.folder]
-        chosen = [suite for suite in self.chosen(folders) if self.seconds(suite) is not None]
-        kept, needed = [], 0.0
-        for suite in sorted(chosen, key=lambda suite: self.seconds(suite)[1]):
-            needed += self.seconds(suite)[1]
-            if needed <= SUITES_MAX_CPU_S or not kept or any(word in suite for word in words):
-                kept.append(suite)
-        return sorted(kept, key=worth, reverse=True)
+        near, far = self.map.reaching(mutant.file, self.lines_of(mutant))
+        chosen, seconds, cpu = [], 0.0, 0.0
+        for test in by_turns(near, worth):
+            if chosen and (seconds + test.seconds > TESTS_MAX_S or cpu + test.cpu > TESTS_MAX_CPU_S):
+                continue
+            chosen, seconds, cpu = chosen + [test], seconds + test.seconds, cpu + test.cpu
+        seconds = 0.0
+        for test in sorted(far, key=worth, reverse=True) if not near else []:
+            seconds += test.seconds
+            if seconds <= FAR_MAX_S:
+                chosen.append(test)
+        return chosen, bool(near)
 
-    def measure(self, suite, tree):
-        """Runs it without a mutant. Whether it passes; how long it takes decides about order and deadline."""
-        began = time.monotonic()
-        verdict, failed = tree.run(suite, MEASURE_S)
-        passes = verdict == SURVIVED
-        self.state.seconds[self.suites[suite]] = seconds_of(began, tree) if passes else None
-        if not passes and not failed.endswith("0 of 0 tests"):
-            say(f"{suite} is left out: without a mutant: {failed}")
-        self.state.save()
-        return passes
+    def lines_of(self, mutant):
+        """Its line; of a constant, the lines that name it."""
+        if mutant.function:
+            return [mutant.line]
+        names = re.findall(r"[A-Z][A-Z0-9_]{2,}", mutant.before) or ["?"]
+        text = (ROOT / mutant.file).read_text().splitlines()
+        return [number for number, line in enumerate(text, 1) if any(re.search(rf"\b{name}\b", line) for name in names)]
 
-    def is_confirmed(self, mutant, tree, suite, verdict):
-        """Whether the mutant is why the suite failed: the suite passes without it. A suite that has hung is asked again, at
-        the same load and with the same time; one that has failed only if it is not known to pass."""
-        if verdict == CAUGHT and self.suites[suite] in self.state.seconds:
+    def deadline(self, tests):
+        return 20 + 5 * sum(test.seconds for test in tests)
+
+    def is_confirmed(self, mutant, tree, suite, tests, verdict):
+        """Whether the mutant is why the tests failed. All have passed without it, for the map; if they have hung, they are asked
+        again, at the same load and with the same time."""
+        if verdict == CAUGHT:
             return True
         tree.restore()
-        if verdict == CAUGHT:
-            passes = self.measure(suite, tree)
-        else:
-            passes = tree.run(suite, self.deadline(suite))[0] == SURVIVED
-            if not passes:
-                say(f"{suite} does not end in time without a mutant either: it is not counted for {mutant.key}")
-                if self.suites[suite] not in self.state.seconds:  # its time was a guess
-                    self.measure(suite, tree)
+        passes = tree.run(suite, tests, self.deadline(tests))[0] == SURVIVED
         if not passes:
+            say(f"{suite} does not end in time without a mutant either: it is not counted for {mutant.key}")
             tree.mutate(mutant)
         return passes
 
@@ -439,20 +174,17 @@ class Run:
 
     # -- mutants ----------------------------------------------------------------------------------------------
 
-    def try_one(self, mutant, tree, suites):
+    def try_one(self, mutant, tree, tests):
         """[verdict, suite and its digest, what failed]"""
         problem = tree.mutate(mutant)
         if problem:
             return [problem, "", ""]
-        for suite in suites:
-            began = time.monotonic()
-            verdict, failed = tree.run(suite, self.deadline(suite))
-            if verdict != SURVIVED:
-                if self.is_confirmed(mutant, tree, suite, verdict):
-                    return [verdict, self.suites[suite], failed]
-                continue
-            self.state.seconds.setdefault(self.suites[suite], seconds_of(began, tree))
-            self.state.passed.setdefault(mutant.key, []).append(self.suites[suite])
+        for suite, some in batches(tests):
+            verdict, failed = tree.run(suite, some, self.deadline(some))
+            if verdict == SURVIVED:
+                self.state.passed.setdefault(mutant.key, []).extend(test.key for test in some)
+            elif self.is_confirmed(mutant, tree, suite, some, verdict):
+                return [verdict, self.map.version(suite), failed]
         return [SURVIVED, "", ""]
 
     def decide(self, mutant, tree):
@@ -461,20 +193,43 @@ class Run:
         if self.options.only:
             self.state.verdicts.pop(mutant.key, None)
             self.state.passed.pop(mutant.key, None)
-        known = self.state.verdicts.get(mutant.key, [SURVIVED, "", ""])
-        if known[0] != SURVIVED and (not known[1] or known[1] in self.suites.values()):
+        known = self.state.verdicts.get(mutant.key)
+        if known and known[0] != SURVIVED and (not known[1] or known[1] in self.versions):
             return known
         passed = self.state.passed.get(mutant.key, [])
-        suites = [suite for suite in self.fitting(mutant) if self.suites[suite] not in passed]
-        if not suites:
+        tests, is_reached = self.fitting(mutant)
+        tests = [test for test in tests if test.key not in passed]
+        if known and known[0] == SURVIVED and not tests:
             return known
         began = time.monotonic()
-        verdict = self.state.verdicts[mutant.key] = self.try_one(mutant, tree, suites)
+        verdict = self.state.verdicts[mutant.key] = self.try_one(mutant, tree, tests)
         self.state.save()
         if verdict[0] in COUNTED:
+            reached = "" if is_reached else "(no test reaches it) "
             say(f"{verdict[0]:8} {place(mutant)} {mutant.kind} {mutant.key} {time.monotonic() - began:.0f} s "
-                f"{verdict[1].split(' ')[0]} {verdict[2]}".rstrip())
+                f"{reached}{verdict[1].split(' ')[0]} {verdict[2]}".rstrip() + ("\n" + mutant.diff() if verdict[0] == SURVIVED else ""))
         return verdict
+
+    def load_map(self):
+        missing = self.map.load()
+        if missing or self.options.map:
+            self.map.make(list(self.map.suites) if self.options.map else missing, 2 * (os.cpu_count() or 1))
+            self.map.load()
+
+    def unreached(self):
+        """[(file, line, function)]: the functions that no test enters."""
+        self.load_map()
+        found = []
+        for name in self.files:
+            if name.startswith(self.options.folder) and name in self.map.blocks:
+                text = (ROOT / name).read_text()
+                reached = functools.reduce(int.__or__, (-1 if name in test.outdated else test.lines.get(name, 0) for test in self.map.tests))
+                for start, end, function in mutation.functions(text):
+                    first, last = (text.count("\n", 0, at) + 1 for at in (start, end))
+                    own = [line for line in self.map.blocks[name] if first - 1 <= line <= last]
+                    if own and not any(reached >> line & 1 for line in own):
+                        found.append((name, first, function))
+        return found
 
     def go(self):
         """[(mutant, verdict)] of N mutants that count."""
@@ -483,6 +238,7 @@ class Run:
             found = [mutant for mutant in found if mutant.key == self.options.only]
         if not found:
             sys.exit(f"mutate: there is no {'such mutant' if self.options.only else 'code to change'} in {self.options.folder}")
+        self.load_map()
         self.trees = [Tree(n) for n in range(self.options.jobs)]
         for tree in self.trees:
             say(f"building {tree.path.relative_to(ROOT)}")
@@ -509,6 +265,26 @@ class Run:
         return results
 
 
+def by_turns(tests, worth):
+    """The best first; a suite's next test counts less than its last one, because it may look at the same."""
+    count, found = collections.Counter(), []
+    for test in sorted(tests, key=worth, reverse=True):
+        found.append((worth(test) / (1 + count[test.suite] / 4), test))
+        count[test.suite] += 1
+    return [test for _, test in sorted(found, key=lambda one: one[0], reverse=True)]
+
+
+def batches(tests):
+    """[(suite, its tests)]: the tests in their order, but in groups, of which each is larger than the one before."""
+    at, size = 0, FIRST_TESTS
+    while at < len(tests):
+        group = {}
+        for test in tests[at: at + size]:
+            group.setdefault(test.suite, []).append(test)
+        yield from group.items()
+        at, size = at + size, 2 * size
+
+
 def read_equivalent():
     """{key: reason}"""
     found = {}
@@ -521,10 +297,6 @@ def read_equivalent():
 
 def place(mutant):
     return f"{mutant.file}:{mutant.line}"
-
-
-def say(text):
-    print(f"mutate: {text}", flush=True)
 
 
 def git(*words):
@@ -556,8 +328,10 @@ def options_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="N | FOLDER", help="how many mutants (200); a folder or file of src/")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--jobs", type=int, default=3, help="mutants at a time")
     parser.add_argument("--list", action="store_true", help="list the mutants that would be tried, and try none")
+    parser.add_argument("--map", action="store_true", help="make the map of what the tests reach anew: some minutes")
+    parser.add_argument("--unreached", action="store_true", help="list the functions that no test reaches")
     parser.add_argument("--only", metavar="KEY", help="try this mutant again")
     options = parser.parse_args()
     options.count, options.folder = 200, "src/"
@@ -586,6 +360,10 @@ def main():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.exit(f"mutate: another run works in {HOME}")
+        if options.unreached:
+            for file, line, function in run.unreached():
+                print(f"{file}:{line} {function}")
+            return 0
         return report(run.go())
 
 

@@ -198,10 +198,14 @@ void check_process_dirs(struct finding *f)
     struct tsk_error err;
     struct listing names CLEANUP(listing_close) = {.fd = -1};
     struct proc_registry reg CLEANUP(proc_registry_close) = {.dir = -1};
-    f->is_absent = !has_registry(f->doctor) || proc_registry_open(&reg, f->doctor->ws, &err) < 0;
+    f->is_absent = !has_registry(f->doctor);
     if (f->is_absent)
         return;
     finding_summary(f, "doctor_orphans_none", NULL);
+    if (proc_registry_open(&reg, f->doctor->ws, &err) < 0) {
+        finding_error(f, DOCTOR_FAIL, &err);
+        return;
+    }
     if (listing_open(&names, reg.dir, ".", LISTING_SORTED) < 0) {
         fs_error(&err, "read", reg.dir, ".");
         finding_error(f, DOCTOR_FAIL, &err);

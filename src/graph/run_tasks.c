@@ -188,6 +188,15 @@ void run_tasks_count(json_t *stage, const json_t *records)
     json_object_update(counts, counted);
 }
 
+void run_tasks_reopen(json_t *stage)
+{
+    json_object_set_new(stage, "status", json_string("RUNNING"));
+    json_object_set_new(stage, "ended_at", json_null());
+    json_object_set_new(stage, "failures", json_array());
+    json_object_del(stage, "reason");
+    json_object_del(stage, "reason_code");
+}
+
 void run_tasks_set_questions(json_t *stage, json_t *questions)
 {
     json_t *counts = json_object_get(stage, "counts");

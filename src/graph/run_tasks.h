@@ -15,6 +15,8 @@ void run_tasks_catch_up(const struct rundir *run, json_t *stage, int64_t size);
 void run_task_interrupt(json_t *task);
 /* How far a run came that could not say so itself any more: the tasks whose last record is an end. */
 void run_tasks_count(json_t *stage, const json_t *records);
+/* A stage that says how the run ended, of a run that was resumed since: as the first stage after that would have been. */
+void run_tasks_reopen(json_t *stage);
 /* The open questions of a stage from now on (taken), and what its counts say of them. */
 void run_tasks_set_questions(json_t *stage, json_t *questions);
 /* The states of the tasks that a stage lists, of a run that has ended. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What ./dev mutate changes, and that the mutants that are struck out still exist."""
 
+import os
 import pathlib
 import sys
 
@@ -12,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 import mutants  # noqa: E402
 import mutate  # noqa: E402
+import mutate_map  # noqa: E402
 
 CODES = ["NOT_FOUND", *(f"OTHER_{n}" for n in range(9)), "LOCK_HELD"]
 CODE = '''#define LIMIT 30
@@ -95,18 +97,40 @@ def _(_ws):
     refuse(problems, "remove these lines from tests/mutants/equivalent.txt, or give the reason:")
 
 
-@test("every folder of src/ has fitting suites, and every suite fits a folder or is left out", init=False)
+@test("a suite that judges no mutant exists", init=False)
 def _(_ws):
-    folders = {path.name for path in (ROOT / "src").iterdir() if path.is_dir() or path.suffix == ".c"}
-    eq(set(mutate.FITTING), folders, "the folders in FITTING of tools/mutate.py")
     suites = [name for name, _ in mutate.all_suites()]
-    lists = {**mutate.FITTING, "LEFT_OUT": mutate.LEFT_OUT}
-    refuse([f"{where}: {part}" for where, parts in lists.items() for part in parts.split()
-            if not any(suite.startswith(part) for suite in suites)], "no suite's name begins like this, in tools/mutate.py:")
-    judging, left_out = (tuple(part for parts in some for part in parts.split())
-                         for some in (mutate.FITTING.values(), [mutate.LEFT_OUT]))
-    refuse([suite for suite in suites if suite.startswith(judging) == suite.startswith(left_out)],
-           "put these suites into FITTING or into LEFT_OUT of tools/mutate.py, not into both:")
+    refuse([part for part in mutate.LEFT_OUT.split() if not any(suite.startswith(part) for suite in suites)],
+           "no suite's name begins like this, in LEFT_OUT of tools/mutate.py:")
+
+
+@test("a mutant of a constant is judged by the tests that reach the lines which name it", init=False)
+def _(ws):
+    (ws.path / "a.c").write_text(CODE.replace("a + 1", "a + LIMIT"))
+    run = mutate.Run.__new__(mutate.Run)
+    found = {m.function: m for m in mutants.find(os.path.relpath(ws.path / "a.c", ROOT), CODE.replace("a + 1", "a + LIMIT"), CODES)}
+    eq((run.lines_of(found[""]), run.lines_of(found["f"])[0] > 1), ([1, 9], True), "the lines")
+
+
+class Reaching:
+    """A map of two tests and a file with blocks at lines 10 and 20."""
+
+    def __init__(self, outdated):
+        self.map = mutate_map.Map.__new__(mutate_map.Map)
+        self.map.blocks = {"src/a.c": [10, 20]}
+        self.map.tests = [mutate_map.Test(f"spec/{n}", f"spec/{n} 0", 1, n, 1, 1, [], {"src/a.c": f"{1 << line:x}"}, outdated)
+                          for n, line in (("first", 10), ("second", 20))]
+
+    def names(self, line):
+        return [[test.name for test in tests] for tests in self.map.reaching("src/a.c", [line])]
+
+
+@test("a line is reached by the tests that reach the block in which it stands; after a change of the file by all that reached it",
+      init=False)
+def _(_ws):
+    eq([Reaching(set()).names(line) for line in (5, 10, 19, 20, 99)],
+       [[["first"], ["second"]]] * 3 + [[["second"], ["first"]]] * 2, "the tests that are near and far")
+    eq(Reaching({"src/a.c"}).names(12), [["first", "second"], []], "the tests of a changed file")
 
 
 main(__name__)

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "spec"))
+from known_text import compare  # noqa: E402
 from flows import only_run, run_ids, with_tool, write_flow  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
 
@@ -17,13 +18,16 @@ REASONS = ("Input/output error", "Invalid argument")  # the latter: what was not
 CHANGING = re.compile(r'"(expires_in_ms|age_ms|idle_ms|uptime_ms|seconds|time)": [^,\n]*')
 
 
-def at_every_call(ws, words, check, before=None, first=1):
+NOT_LOCKS = "openat,pread,write,pwrite,ftruncate,fdatasync,fstat,fstatat,mkdirat,unlinkat,linkat,renameat2"  # a lock would wait for 10 s
+
+
+def at_every_call(ws, words, check, before=None, first=1, mode="EIO", **env):
     """Lets each call of the command fail in turn, until it makes fewer."""
     for n in range(first, STEPS_MAX):
         if before:
             before()
-        result = ws.fault("--root", ws.path, "--json", *words, at=n, mode="EIO", env=with_tool(ws))
-        assert result.code >= 0, f"call {n}\n{result}"
+        result = ws.fault("--root", ws.path, "--json", *words, at=n, mode=mode, env={**with_tool(ws), **env})
+        assert result.code >= 0 or mode == "kill", f"call {n}\n{result}"
         check(result, n)
         ws.commands.clear()
         if result.calls is not None and result.calls < n:
@@ -114,6 +118,111 @@ def _(ws):
 
     at_every_call(ws, ["lock", "check", "name", "a"], check_lock, first=4)
     at_every_call(ws, ["own", "show", "w"], check_owner, first=4)
+
+
+@test("doctor names what it cannot read, whichever call fails, and takes nothing of it for sound", slow=True)
+def _(ws):
+    arrange(ws)
+    run = only_run(ws)
+    (ws.path / ".aiflow/config.yaml").write_text("agents: {a: {run: 'true'}}\n")
+    found = {}
+
+    def look(n, names, **env):
+        result = ws.fault("--root", ws.path, "--json", "doctor", at=n, mode="EIO", env=env)
+        ws.commands.clear()
+        assert "checks" in result.json or n < 6, f"call {n}\n{result}"
+        for one in result.json.get("checks", []):
+            if one["status"] != "PASS" and one["name"] in names:
+                text = f"{one['status']} {one['summary']}".replace(str(ws.path), "W").replace(run, "RUN")
+                found.setdefault(one["name"], set()).add(text)
+
+    for n in range(4, 240):  # then come those that look at /proc: their number depends on the machine
+        look(n, "workspace filesystem disk database locks sprint events outbox requests runs journals".split())
+    for path in ("processes", "p", "status.json", "config.yaml", "flows"):
+        for n in range(1, 6):
+            look(n, "processes process_dirs owners config tools".split(), TASUKI_FAULT_PATH=path)
+    compare(__file__, "doctor", "\n".join(f"{name}: {text}" for name, texts in found.items() for text in sorted(texts)))
+
+
+@test("a run that is removed, and a note: a call that failed is reported, or it is done", slow=True)
+def _(ws):
+    write_flow(ws, FLOW)
+
+    def present():
+        if not run_ids(ws):
+            ws.tasuki("run", "flow.yaml").expect(0)
+
+    def check_note(result, n):
+        is_kept = ok(ws, "own", "note")["note"] == "busy"
+        eq((result.code, is_kept), (0, True) if is_kept else (3, False), f"call {n}: the exit code, and whether the note is kept\n{result}")
+
+    at_every_call(ws, ["own", "note", "busy"], check_note, lambda: ws.tasuki("own", "note", "idle").expect(0), 4)
+    for words in (["runs", "rm", "@1"], ["runs", "prune", "--keep", "0", "--older", "0s"]):
+        def check(result, n):
+            if result.code == 0 and words[1] == "rm":  # prune leaves to its next time what it cannot look at
+                eq(run_ids(ws), set(), f"call {n}: exit 0, and the runs\n{result}")
+            elif result.code not in (0, 4):  # in doubt it is being executed
+                is_reported(result, n)
+            listed = [one["run_id"] for one in ok(ws, "runs", "list")["runs"]]
+            eq(set(listed), run_ids(ws), f"call {n}: the runs that are listed")
+
+        at_every_call(ws, words, check, present, 4, TASUKI_FAULT_ONLY=NOT_LOCKS)
+
+
+@test("a run that goes on: a call that failed is reported, and what it did not do the next one does", slow=True)
+def _(ws):
+    write_flow(ws, "tasks:\n  a: {run: 'echo a >> trace'}\n  b: {run: 'test -e go && echo b >> trace', needs: a}\n")
+    ws.tasuki("run", "flow.yaml", env=with_tool(ws)).expect(7)
+    run, state, kept = only_run(ws), ws.path / ".aiflow", ws.base / "kept"
+    shutil.copytree(state, kept)
+    (ws.path / "go").touch()
+
+    def as_before():
+        shutil.rmtree(state)
+        shutil.copytree(kept, state)
+        (ws.path / "trace").write_text("a\n")
+
+    def check(result, n):
+        if result.code == 0:
+            eq(result.out.count('"DONE"') > 0, True, f"call {n}: exit 0, and DONE\n{result}")
+        elif ok(ws, "runs", "show", run)["status"] != "DONE":
+            assert result.code in (3, 7, -9), f"call {n}\n{result}"
+            ws.tasuki("resume", run, env=with_tool(ws)).expect(0)
+        status = ok(ws, "runs", "show", run)
+        eq((status["status"], status["counts"]["ok"], status["failures"]), ("DONE", 2, []), f"call {n}: the run")
+        lines = (ws.path / "trace").read_text().split()
+        assert lines[0] == "a" and set(lines[1:]) == {"b"} and len(lines) < 4, f"call {n}: {lines}"
+
+    at_every_call(ws, ["resume", run], check, as_before, 4)
+    at_every_call(ws, ["resume", run], check, as_before, 4, "kill")
+
+
+@test("a request that runs, alone or from the queue: a call that failed is reported, and its status is what was done", slow=True)
+def _(ws):
+    ws.tasuki("request", "add", "first", "--id", "RQ-1", "--", "sh", "-c", "echo ran >> trace").expect(0)
+    state, kept = ws.path / ".aiflow", ws.base / "kept"
+    shutil.copytree(state, kept)
+
+    def as_before():
+        shutil.rmtree(state)
+        shutil.copytree(kept, state)
+        (ws.path / "trace").write_text("")
+
+    for words in (["request", "run", "RQ-1"], ["queue", "run"]):
+        def check(result, n):
+            ran = (ws.path / "trace").read_text().count("ran")
+            status = ok(ws, "request", "show", "RQ-1")["status"]
+            eq(ran <= 1, True, f"call {n}: it ran {ran} times\n{result}")
+            if '"EMPTY","ran":[]' in result.out:  # a request that cannot be read is passed over
+                eq((ran, status), (0, "ready"), f"call {n}: EMPTY\n{result}")
+            elif result.code == 0:
+                eq((ran, status), (1, "done"), f"call {n}: exit 0\n{result}")
+            else:
+                assert result.code in (3, 4, 7), f"call {n}\n{result}"
+                assert status in ("ready", "failed", "done", "running", "interrupted", "broken"), f"call {n}: {status}\n{result}"
+            eq([one for one in ok(ws, "lock", "list")["locks"] if one["state"] != "stale"], [], f"call {n}: the locks that are held\n{result}")
+
+        at_every_call(ws, words, check, as_before, 4, TASUKI_FAULT_ONLY=NOT_LOCKS)
 
 
 def changes(ws, words, before, is_done, first=4):
@@ -339,6 +448,62 @@ def _(ws):
         eq(found, {"zebra": "unreadable", "yak": ""}, " ".join(words))
         is_reported(without("processes", *words), 1)
     is_reported(without("zebra", "proc", "status", "zebra"), 1)
+
+
+def said(ws, result):
+    """The exit code and the message, without what differs from one call to the next."""
+    is_error = result.out.startswith('{\n  "error"')
+    text = result.error["message"] if is_error else "; ".join(result.json.get("errors", [])) if '"errors": [\n' in result.out else ""
+    text += "".join(f" ({line.removeprefix('tasuki: ')})" for line in result.err.splitlines()[:1])
+    return f"{result.code} {re.sub(r'(RUN|RQ)-[0-9]{8}T[0-9]{6}-[0-9a-z]+', '<id>', text.replace(str(ws.path), 'W'))}".strip()
+
+
+for words, only in (("lock acquire name b", ""), ("lock acquire name a --wait 1ms", ""), ("lock release name a", ""),
+                    ("lock run c -- true", NOT_LOCKS), ("lock list", ""), ("sprint check", ""),
+                    ("own force-claim w --yes", ""), ("own leave", ""), ("own list", ""), ("agents", ""),
+                    ("proc import Procfile", ""), ("proc export", ""), ("proc template use t made", ""),
+                    ("proc logs p --grep out", ""), ("restore", NOT_LOCKS), ("queue add -- true", ""), ("queue status", ""),
+                    ("request again RQ-1", ""), ("request rm RQ-1", ""), ("request list", ""), ("run flow.yaml --on-conflict after", "ofd_lock"),
+                    ("request run RQ-1", "openat,renameat2,fdatasync"), ("runs list", ""), ("runs logs", ""), ("status", "")):
+    @test(f"{words}: whichever call fails, what it says is known", slow=True)
+    def _(ws, words=words, only=only):
+        arrange(ws)
+        ws.tasuki("proc", "template", "create", "t", "--", "true").expect(0)
+        (ws.path / "Procfile").write_text("web: true\n")
+        state, kept, found = ws.path / ".aiflow", ws.base / "kept", set()
+        shutil.copytree(state, kept, symlinks=True)
+
+        def as_before():
+            shutil.rmtree(state)
+            shutil.copytree(kept, state, symlinks=True)
+
+        at_every_call(ws, words.split(), lambda result, n: found.add(said(ws, result)), as_before, 4,
+                      **({"TASUKI_FAULT_ONLY": only} if only else {}))
+        compare(__file__, words, "\n".join(sorted(found - {"0"})))
+
+
+@test("a lock that is busy for a moment is waited for, or what it means is said; what each command does then is known", slow=True)
+def _(ws):
+    arrange(ws)
+    ws.tasuki("proc", "create", "s", "--", "sleep", "1000").expect(0)
+    found = []
+    for undo, words in (("request rm RQ-9", "request add t --id RQ-9 -- true"), ("", "request edit RQ-1 --title n"),
+                        ("own release v", "own claim v"), ("own claim v", "own release v"), ("proc remove z", "proc create z -- true"),
+                        ("", "proc update new --cwd /"), ("proc stop s", "proc start s"), ("proc start s", "proc stop s"),
+                        ("proc create z -- true", "proc remove z"), ("lock release name b", "lock acquire name b"),
+                        ("lock acquire name b", "lock release name b"), ("", "lock check name a"), ("", "events"), ("", "proc list"),
+                        ("", "runs list"), ("", "run flow.yaml"), ("", "queue run")):
+        for n in range(1, 10):
+            if undo:
+                ws.tasuki(*undo.split())
+            result = ws.fault("--root", ws.path, "--json", *words.split(), at=n, mode="EAGAIN",
+                              env={**with_tool(ws), "TASUKI_FAULT_ONLY": "ofd_lock"})
+            ws.commands.clear()
+            if result.calls is not None and result.calls < n:
+                break
+            found.append(f"{words} ({n}): {said(ws, result)}")
+    ws.tasuki("proc", "stop", "s")
+    compare(__file__, "busy", "\n".join(found))
 
 
 @test("request add and edit: a call that fails leaves the file as it was, or what is written is answered for", quick=False)

@@ -19,6 +19,7 @@ no terminal, HOME in the test's directory.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -88,22 +89,38 @@ def main(module_name):
     if module_name != "__main__":
         return
     options = _options()
-    chosen = [t for t in _tests if _is_chosen(t, options)]
+    chosen = list(enumerate((t for t in _tests if _is_chosen(t, options)), 1))
+    if options.only:
+        chosen = [chosen[int(number) - 1] for number in options.only.split(",")]
     print(f"1..{len(chosen)}" + ("" if chosen else " # SKIP no test is chosen"), flush=True)
     _become_subreaper()
     _reset_signals()
     failed = 0
-    for number, one in enumerate(chosen, 1):
+    for number, one in chosen:
         began = time.monotonic(), _cpu_seconds()
         if one.before:
             one.before()
-        verdict, details = _run_forked(one, one.deadline or options.deadline, options.grace)
+        with _reached(number):
+            verdict, details = _run_forked(one, one.deadline or options.deadline, options.grace)
         failed += verdict == "not ok"
         _report(number, one.name, verdict, details)
         if options.times:
             print(f"# {time.monotonic() - began[0]:.2f} s, {_cpu_seconds() - began[1]:.2f} s of a processor", flush=True)
     _end_kept()
     sys.exit(1 if failed else 0)
+
+
+@contextlib.contextmanager
+def _reached(number):
+    """For tools/mutate_map.py: what a test reaches is kept apart from what the others reach."""
+    folder = os.environ.get("TASUKI_REACHED")
+    if folder:
+        os.environ["TASUKI_REACHED"] = f"{folder}/{number}"
+        os.mkdir(f"{folder}/{number}")
+        os.chmod(f"{folder}/{number}", 0o777)  # tests change to other users
+    yield
+    if folder:
+        os.environ["TASUKI_REACHED"] = folder
 
 
 def _cpu_seconds():
@@ -128,6 +145,7 @@ def _options():
     parser.add_argument("--deadline", type=float, default=300, help="seconds per test")
     parser.add_argument("--grace", type=float, default=30, help="seconds for what is already ending when a test returns")
     parser.add_argument("--filter", default="", help="only tests whose name contains this")
+    parser.add_argument("--only", default="", metavar="N,N", help="only these of the chosen tests, by their numbers")
     return parser.parse_args()
 
 

@@ -16,7 +16,7 @@ import time
 
 # What the environment of the person who runs the tests may add: where programs are, and the sanitizers' options.
 PASSED_ON = ("PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "GCOV_PREFIX",
-             "GCOV_PREFIX_STRIP", "LLVM_PROFILE_FILE")
+             "GCOV_PREFIX_STRIP", "LLVM_PROFILE_FILE", "TASUKI_REACHED")
 POLL_S = 0.005
 
 

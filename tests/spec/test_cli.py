@@ -231,6 +231,20 @@ def _(ws):
         eq(path.read_bytes(), content, str(path))
 
 
+@test("init adds to .gitignore what it does not say yet, each on a line of its own, and leaves the rest as it is", init=False)
+def _(ws):
+    ours = "/.sprint-running\n/.sprint-running.tmp\n"
+    for number, (before, after) in enumerate((
+            ("", ours), ("a", "a\n" + ours), ("a\n", "a\n" + ours), ("a\n\n", "a\n\n" + ours), (ours, ours), (ours[:-1], ours[:-1]),
+            ("/.sprint-running\n", ours), ("/.sprint-running\r\n/.sprint-running.tmp\r\n",) * 2,
+            ("/.sprint-running2\n", "/.sprint-running2\n" + ours), ("x/.sprint-running", "x/.sprint-running\n" + ours))):
+        root = ws.path / str(number)
+        root.mkdir()
+        (root / ".gitignore").write_bytes(before.encode())
+        ws.tasuki("init", cwd=root).expect(0)
+        eq((root / ".gitignore").read_bytes().decode(), after, f"what {before!r} becomes")
+
+
 @test("init ignores everything in .aiflow but config, requests and flows, and the sprint lock beside it", init=False)
 def _(ws):
     (ws.path / ".gitignore").write_text("node_modules")  # without a newline at the end

@@ -200,6 +200,26 @@ def _(ws):
     eq(trace(ws), ["a", "b", "a", "b", "c"], "order")
 
 
+@test("rule 7: goto back repeats a group: each branch runs and is joined once more, as if it had not run before")
+def _(ws):
+    back = f"{NOTE}; test $(grep -c d trace) -gt 2 || tasuki task next s --goto"
+    stage = run_flow(ws, flow("s >> g(a | b >> (c | x)) >> d", "groups: {g: {policy: fail_fast}}\nchannel: {merge: {n: sum}}\n",
+                              a=f"{NOTE}; tasuki channel add n 1", d=back))
+    turns = " ".join(trace(ws)).split("s ")[1:]
+    eq([sorted(turn.split()) for turn in turns], [["a", "b", "c", "d", "x"]] * 3, "what ran in each turn")
+    eq([(turn.split()[-1], turn.index("b") < turn.index("c")) for turn in turns], [("d", True)] * 3, "the order in each turn")
+    eq(stage["channel"]["n"], 3, "what the branch added in its turns")
+
+
+@test("rule 7: a group whose branch failed, and was tolerated, begins anew when it is repeated")
+def _(ws):
+    fails_once = f"{NOTE}; test -e failed || {{ touch failed; exit 1; }}"
+    back = f"{NOTE}; test $(grep -c d trace) -gt 1 || tasuki task next s --goto"
+    stage = run_flow(ws, flow("s >> g(a >> b | c) >> d", "groups: {g: {policy: best_effort}}\n", a=fails_once, d=back))
+    eq(sorted(trace(ws)), sorted("sacd" "sabcd"), "what ran")
+    eq((stage["status"], [f["task"] for f in stage["failures"]]), ("DONE", ["a"]), "the end")
+
+
 @test("rule 7: a branch cannot go on with a task outside itself")
 def _(ws):
     stage = run_flow(ws, flow("(a | b) >> c", a="tasuki task next c"), code=7)
@@ -338,6 +358,11 @@ def _(ws):
 def _(ws):
     stage = run_flow(ws, flow("a", a="printf 'n=3\\ns=a text\\nb=true\\n{\"list\": [1, 2], \"m\": {\"k\": null}}\\n' >> $TASUKI_OUTPUT"))
     eq(stage["channel"], {"n": 3, "s": "a text", "b": True, "list": [1, 2], "m": {"k": None}}, "channel")
+
+
+@test("lines of blanks in the output are none, and a line may end as in Windows")
+def _(ws):
+    eq(run_flow(ws, flow("a", a="printf ' \\t \\n\\nx=1\\r\\n    \\n\\t\\n' > $TASUKI_OUTPUT"))["channel"], {"x": 1}, "channel")
 
 
 @test("what a failed task wrote is not applied")
@@ -624,6 +649,15 @@ def _(ws):
     proc.kill()
     ws.finish(proc)
     eq(states(), ["ok", "interrupted"], "its tasks")
+
+
+@test("a question that was answered before its run was killed is no longer open")
+def _(ws):
+    run = run_flow(ws, flow("a", a="tasuki task ask Which?"), code=8)["run_id"]
+    with open(ws.path / ".aiflow/runs" / run / "journal", "a") as file:  # as if it had been killed before the task's start
+        file.write('{"t":1,"e":"answer","n":0,"v":"this"}\n{"t":1,"e":"resume","keep":true}\n')
+    shown = ws.tasuki("runs", "show", run, "--json").expect(0).json
+    eq((shown["status"], shown["counts"]["asking"], shown["questions"]), ("INTERRUPTED", 0, []), "the run")
 
 
 @test("a list counts what has ended well or was skipped, and no failure")

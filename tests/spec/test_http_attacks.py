@@ -245,6 +245,7 @@ def _(ws):
                 sock.settimeout(0.2)
                 data = sock.recv(4096)
                 ended[name] = (status_of(data), time.monotonic() - begun)
+                assert not data or b'"INVALID_INPUT"' in data, data
             except socket.timeout:
                 pass
             except OSError:

@@ -521,6 +521,7 @@ def _(ws):
         assert word in answers[tool], answers[tool]
     for name in ("wait", "lock", "half a body"):
         assert b"Retry-After: " in answers[name] and b"shutting down" in answers[name], answers[name]
+        eq(json.loads(answers[name].partition(b"\r\n\r\n")[2])["error"]["reason_code"], "ENVIRONMENT", f"the reason of {name}")
 
 
 @test("TASUKI_STOP_ON_SHUTDOWN and Vantage's name for it: a clean shutdown ends all processes")

@@ -18,6 +18,7 @@ from common import instance_of, sleeper  # noqa: E402
 from harness.harness import Skip, eq, main, test  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
 from http_common import Server, enroll, register, table_of  # noqa: E402
+from known_text import compare  # noqa: E402
 
 FLOW = "tasks:\n  a: {run: 'echo hello'}\n  b: {run: 'true'}\nflow: a >> b\n"
 
@@ -556,6 +557,46 @@ def _(ws):
     server.stop()
     ws.tasuki("proc", "stop", "--all")
     ws.tasuki("queue", "stop")
+
+
+# -- what the skins say of the table ----------------------------------------------------------------------------
+
+KNOWN_TYPES = {"string", "integer", "number", "boolean", "object", "array", "null"}
+
+
+def shape(schema):
+    """A schema in a few characters; it must be one."""
+    if "$ref" in schema or "anyOf" in schema:
+        return schema.get("$ref", "").rpartition("/")[2] or " or ".join(map(shape, schema["anyOf"]))
+    types = schema.get("type", [])
+    assert set([types] if isinstance(types, str) else types) <= KNOWN_TYPES, schema
+    text = "|".join(schema["enum"]) if "enum" in schema else types if isinstance(types, str) else "|".join(types)
+    for key, value in schema.items():
+        if key in ("items", "additionalProperties") and isinstance(value, dict):
+            text += f" of {shape(value)}"
+        elif key == "properties":
+            text += " {" + ", ".join(f"{name}{'' if name in schema.get('required', []) else '?'}: {shape(one)}" for name, one in value.items()) + "}"
+        elif key not in ("type", "enum", "description", "required", "title") and not key.startswith("x-"):
+            text += f" {key} {value if key != 'pattern' else '*'}"
+    return text
+
+
+@test("the API's document and the tools say of each operation what is known: its parameters, their types and limits, its answers")
+def _(ws):
+    document, agent, lines = Server(ws).get("/api/openapi.json").expect(200).json, Agent(ws, "--tools", "all"), []
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            parts = one.get("parameters", [])
+            in_path = {p["name"] for p in parts if p.get("in") == "path"}
+            eq(in_path, set(re.findall(r"{(\w+)}", path)), f"the parameters in {path}")
+            lines.append(f"{method.upper()} {path} {' '.join(one['responses'])}")
+            lines += [f"    {p['in']} {p['name']}{'' if p.get('required') else '?'}: {shape(p['schema'])}" for p in parts if "in" in p]
+            lines += [f"    body {kind} {shape(body['schema'])}" for kind, body in one.get("requestBody", {}).get("content", {}).items()]
+    lines += [f"{name}: {shape(one)}" for name, one in document["components"]["schemas"].items()]
+    compare(__file__, "openapi", "\n".join(lines))
+    tools = agent.request("tools/list", {})["result"]["tools"]
+    compare(__file__, "tools", "\n".join(f"{one['name']} {json.dumps(one.get('annotations', {}))}\n    {shape(one['inputSchema'])}\n    = "
+                                         f"{shape(one.get('outputSchema', {}))}" for one in tools))
 
 
 main(__name__)

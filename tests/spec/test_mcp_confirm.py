@@ -81,6 +81,24 @@ def _(ws):
         agent.close()
 
 
+@test("a token that nobody gave, or that was given for something else, is refused and confirms nothing")
+def _(ws):
+    holder = held_lock(ws)
+    agent = Agent(ws)
+    for token in ("nonsense", "cf-0000000000000000", "../../requests/x"):
+        text, error = agent.refused("lock_acquire", confirm_token=token, **FORCE)
+        eq(error["reason_code"] in ("NOT_FOUND", "INVALID_INPUT", "CONFIRMATION_EXPIRED"), True, f"the refusal of {token}: {text}")
+    _, error = agent.refused("lock_acquire", **FORCE)
+    token = error["context"]["confirm_token"]
+    ws.tasuki("confirm", token).expect(0)
+    other = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "b", "--pid", other.pid).expect(0)
+    text, error = agent.refused("lock_acquire", confirm_token=token, kind="name", id="b", force=True)
+    eq(error["reason_code"], "INVALID_INPUT", text)
+    eq((holder_of(ws), other.poll()), (holder.pid, None), "the holders")
+    assert agent.ok("lock_acquire", confirm_token=token, **FORCE)["fence"], "it holds for what it was given for"
+
+
 @test("the question of a form has no keys of a terminal in it")
 def _(ws):
     held_lock(ws)

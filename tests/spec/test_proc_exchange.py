@@ -142,6 +142,35 @@ def _(ws):
     eq(ws.tasuki("proc", "export").expect(0).out, text, "the export after the import")
 
 
+def template(ws, name):
+    return ws.tasuki("--json", "proc", "template", "show", name).expect(0).json["spec"]
+
+
+@test("templates that exist are refused by name, and nothing is imported; --replace updates them and leaves the others alone")
+def _(ws):
+    for name in ("go", "node", "other"):
+        ws.tasuki("proc", "template", "create", name, "--", "old", name).expect(0)
+    text = ("version: 1\nprocesses: {p: {command: 'true'}}\n"
+            "templates: {go: {command: new}, node: {command: new}, fresh: {command: new}}\n")
+    refused = imported(ws, text, code=4)
+    eq((refused.error["reason_code"], refused.error["context"]["templates"]), ("CONFLICT", ["go", "node"]), "the refusal")
+    assert "go, node" in refused.error["message"] and "--replace" in " ".join(refused.error["next"]), refused
+    eq((template(ws, "go")["command"], ids(ws)), ("old", []), "what there is after the refusal")
+    imported(ws, text, "file.yaml", "--replace")
+    eq([template(ws, name)["command"] for name in ("go", "node", "fresh", "other")], ["new", "new", "new", "old"], "the templates")
+
+
+@test("a masked value of a template is refused, and kept by --replace")
+def _(ws):
+    text = "version: 1\ntemplates: {t: {command: new, env: {API_KEY: '***'}}}\n"
+    refused = imported(ws, text, code=2)
+    assert "API_KEY" in refused.error["message"], refused
+    ws.tasuki("proc", "template", "create", "t", "--env", "API_KEY=hidden", "--", "old").expect(0)
+    imported(ws, text, "file.yaml", "--replace")
+    shown = ws.tasuki("proc", "export", "--secrets", "--format", "json").expect(0).json["templates"]["t"]
+    eq((shown["command"], shown["env"]), ("new", {"API_KEY": "hidden"}), "the template")
+
+
 # -- secrets of an import --------------------------------------------------------------------------------------
 
 @test("an import refuses masked values with their places; --replace keeps the values that are registered")

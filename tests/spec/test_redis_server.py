@@ -208,6 +208,38 @@ def _(ws):
         redis.end_worker(worker)
 
 
+@test("a URL may have its words encoded, name a database, and name a socket; and one that is none is refused before anything is asked")
+def _(ws):
+    socket = ws.path.parent / "a socket"
+    redis = Redis(ws, "--unixsocket", str(socket))
+    redis.call("CONFIG", "SET", "requirepass", "p@ss/word:%x?")
+    place = f"127.0.0.1:{redis.port}"
+    word = "p%40ss%2Fword%3A%25x%3f"
+    redis.call("SELECT", "3")
+    redis.worker("-j", "1", env={"TASUKI_REDIS": f"redis://:{word}@{place}/3"})
+    ws.until(lambda: redis.call("KEYS", "*"), "the worker is known in that database")
+    redis.call("SELECT", "0")
+    eq(redis.call("KEYS", "*"), [], "what is in database 0")
+
+    def ask(url, **env):
+        return ws.tasuki("workers", "list", "--json", env=redis.env({"TASUKI_REDIS": url, **env}))
+
+    (ws.path / "password").write_text("p@ss/word:%x?\r\nnot this\n")
+    with_file = {"TASUKI_REDIS_PASSWORD_FILE": str(ws.path / "password")}
+    for url, env, count in ((f"redis://:{word}@{place}/3", {}, 1), (f"redis://:{word}@{place}/", {}, 0), (f"redis://{place}", with_file, 0),
+                            (f"redis://default:{word}@127%2E0.0.1:{redis.port}/3", {}, 1), (f"unix://{socket}".replace(" ", "%20"), with_file, 0)):
+        eq(len(ask(url, **env).expect(0).json["workers"]), count, f"workers that {url} finds")
+    for url in ("redis:/x", "http://x", "redis://", "redis://:6379", "redis://x:", "redis://x:12a", "redis://x:1:2", "redis://[::1", "redis://[::1]x",
+                "redis://x/1a", "redis://x/12345678", "redis://x%", "redis://x%4", "redis://x%4g", "redis://x%g4", "redis://x%00y",
+                f"redis://{'x' * 300}", f"redis://:{'x' * 5000}@x", "redis://a%zz:b@x", "unix://", "unix://%2"):
+        refused = ask(url)
+        eq((refused.code, refused.error["reason_code"]), (2, "INVALID_INPUT"), f"the refusal of {url}")
+    for url, shown in (("redis://[::1]:1/7", "redis://::1:1/7"), ("rediss://127.0.0.1:1", "rediss://127.0.0.1:1/0"),
+                       ("unix:///no%7Ewhere", "unix:///no~where")):
+        message = ask(url).error["message"]
+        assert shown in message, f"{url}: {message}"
+
+
 @test("the URL of a Sentinel is refused in words")
 def _(ws):
     refused = ws.tasuki("run", write_flow(ws, FLOW), env=Redis(ws).env({"TASUKI_REDIS": "redis+sentinel://127.0.0.1:26379/main"}))

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import shutil
+import sqlite3
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
@@ -79,6 +81,47 @@ def _(ws):
     report = ws.tasuki("doctor", "--json").json
     found = [check for check in report["checks"] if "processes/loop" in str(check) and check["status"] != "PASS"]
     assert found, report
+
+
+@test("while somebody keeps the database locked, every change is refused with the reason, and no change is made", slow=True)
+def _(ws):
+    for words in ("own claim w", "proc create p -- true", "proc template create t -- true", "lock acquire name a"):
+        ws.tasuki(*words.split()).expect(0)
+    (ws.path / "Procfile").write_text("web: true\n")
+    base = sqlite3.connect(ws.path / ".aiflow/state.db", isolation_level=None)
+    ws.at_close(base.close)
+
+    def rows():
+        return {table: base.execute(f"SELECT * FROM {table}").fetchall() for table in ("workflow", "process", "template")}
+
+    before, folders = rows(), sorted(p.name for p in (ws.path / ".aiflow/processes").iterdir())
+    base.execute("BEGIN IMMEDIATE")
+    changes = ["own claim v", "own release w", "own force-claim w --yes --instance other", "proc create q -- true", "proc update p --cwd /",
+               "proc remove p", "proc import Procfile", "proc template create u -- true", "proc template update t --cwd /",
+               "proc template delete t", "proc template use t made", "own note busy"]
+    running = {words: ws.spawn("--json", *words.split()) for words in changes}
+    for words, proc in running.items():
+        result = ws.finish(proc)
+        assert result.code == 3 and "locked" in result.error["context"]["reason"], f"{words}\n{result}"
+    base.execute("COMMIT")
+    eq(rows(), before, "what is in the database")
+    eq(sorted(p.name for p in (ws.path / ".aiflow/processes").iterdir()), folders, "the directories of processes")
+
+
+@test("a server whose program was removed says so when it is needed, for a holder or a runner")
+def _(ws):
+    copy = ws.base / "copy"
+    copy.mkdir()
+    for name in ("tasuki", "tasuki-hold"):
+        shutil.copy(ws.build / name, copy / name)
+    (ws.path / "flow.yaml").write_text("tasks: {a: 'true'}\n")
+    ws.tasuki("proc", "create", "p", "--", "true").expect(0)
+    agent = Agent(ws, command=[copy / "tasuki", "mcp", "--tools", "all"])
+    (copy / "tasuki").unlink()
+    for tool, arguments in (("start_process", {"id": "p"}), ("flow_run", {"flow": "flow.yaml"})):
+        text, error = agent.refused(tool, **arguments)
+        eq(error["reason_code"], "ENVIRONMENT", f"{tool}: {text}")
+        assert "copy/tasuki" in text, f"{tool}: {text}"
 
 
 main(__name__)

@@ -481,6 +481,78 @@ TEST(a_repeated_outbox_id_is_skipped)
 }
 
 /* Where he stopped, the reader has seen 1 and 2; what follows are their copies, then 3. */
+static struct fs_calls faulty;
+static int locks_to_refuse;
+
+static int lock_refuse(int fd, int cmd, struct flock *range)
+{
+    if (range->l_type != F_UNLCK && locks_to_refuse > 0) {
+        locks_to_refuse--;
+        errno = EAGAIN;
+        return -1;
+    }
+    return fs_system_calls.ofd_lock(fd, cmd, range);
+}
+
+TEST(a_writer_waits_for_a_busy_trail_each_time_anew)
+{
+    struct event_trail trail;
+    int dir = state_dir();
+    faulty = fs_system_calls;
+    faulty.ofd_lock = lock_refuse;
+    fs = &faulty;
+    event_trail_init(&trail, dir);
+    for (int i = 0; i < 3; i++) {
+        locks_to_refuse = 60; /* more than are tried at once */
+        ASSERT_INT(append(&trail, 0, i, NULL), 0);
+    }
+    event_trail_clear(&trail);
+    fs = &fs_system_calls;
+    assert_numbers(dir, 0, 0, 3);
+    close(dir);
+}
+
+static int link_pretend(int from, const char *old, int to, const char *new, int flags)
+{
+    (void)from, (void)old, (void)to, (void)new, (void)flags;
+    return 0;
+}
+
+static int rename_pretend(int from, const char *old, int to, const char *new, unsigned flags)
+{
+    return link_pretend(from, old, to, new, (int)flags);
+}
+
+static int sync_fail(int fd)
+{
+    (void)fd;
+    errno = EIO;
+    return -1;
+}
+
+TEST(a_trail_that_cannot_be_made_is_an_error_and_leaves_no_file)
+{
+    struct event_trail trail;
+    int dir = state_dir();
+    faulty = fs_system_calls;
+    faulty.linkat = link_pretend;
+    faulty.renameat2 = rename_pretend;
+    fs = &faulty;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), -1); /* it is never there, however often it is made */
+    event_trail_clear(&trail);
+    faulty = fs_system_calls;
+    faulty.fdatasync = sync_fail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), -1); /* its first line is not on the disk */
+    event_trail_clear(&trail);
+    fs = &fs_system_calls;
+    ASSERT(access("events.ndjson", F_OK) < 0);
+    append_range(dir, 0, 1, 1 << 20);
+    assert_numbers(dir, 0, 0, 1);
+    close(dir);
+}
+
 TEST(who_goes_on_behind_an_event_does_not_see_its_repetition)
 {
     int dir CLEANUP_FD = state_dir();

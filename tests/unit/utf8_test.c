@@ -62,3 +62,37 @@ TEST(what_could_harm_a_terminal_is_shown_as_text)
     assert_visible("\xff", false, "\\xff");
     assert_visible("\xe6\x97\xa5", false, "\xe6\x97\xa5");
 }
+
+/* The first and the last of each range, and their neighbours, which have one column unless they begin another range. */
+TEST(the_width_of_a_character_is_known_at_the_edges_of_each_range)
+{
+    static const struct {
+        unsigned first, last;
+        size_t width;
+    } ranges[] = {
+        {0x300, 0x36f, 0},   {0x200b, 0x200f, 0}, {0xfe00, 0xfe0f, 0}, {0x3099, 0x309a, 0},     {0x1100, 0x115f, 2},
+        {0x2e80, 0x303e, 2}, {0x3041, 0x3098, 2}, {0x309b, 0xa4cf, 2}, {0xac00, 0xd7a3, 2},     {0xf900, 0xfaff, 2},
+        {0xfe30, 0xfe6f, 2}, {0xff00, 0xff60, 2}, {0xffe0, 0xffe6, 2}, {0x1f300, 0x1faff, 2},   {0x20000, 0x3fffd, 2},
+        {0xfff, 0xfff, 1},   {0x3040, 0x3040, 1}, {0xfdff, 0xfdff, 1}, {0x40000, 0x40000, 1},
+    };
+    size_t count = sizeof ranges / sizeof ranges[0];
+    for (size_t i = 0; i < count; i++)
+        for (int edge = 0; edge < 4; edge++) {
+            unsigned c = edge < 2 ? ranges[i].first - (edge == 0) : ranges[i].last + (edge == 3);
+            size_t width = 1;
+            for (size_t j = 0; j < count; j++)
+                if (c >= ranges[j].first && c <= ranges[j].last)
+                    width = ranges[j].width;
+            char text[5] = {0};
+            if (c < 0x800)
+                snprintf(text, sizeof text, "%c%c", (char)(0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)));
+            else if (c < 0x10000)
+                snprintf(text, sizeof text, "%c%c%c", (char)(0xe0 | c >> 12), (char)(0x80 | (c >> 6 & 0x3f)),
+                         (char)(0x80 | (c & 0x3f)));
+            else
+                snprintf(text, sizeof text, "%c%c%c%c", (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3f)),
+                         (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f)));
+            if (utf8_width(text) != width)
+                test_fail(__FILE__, __LINE__, "U+%X has %zu columns, expected %zu", c, utf8_width(text), width);
+        }
+}
