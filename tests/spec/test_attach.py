@@ -89,6 +89,8 @@ def _(ws):
     prompt(p)
     screen = attach(ws, "repl", "--detach-key", "ctrl-x")
     screen.until_text("Ctrl-X detaches")
+    type_line(screen, "print('it', 'reads')")
+    screen.until_text("\nit reads")  # before that, Ctrl-C ends it
     screen.keys("C-c")
     screen.until_text("KeyboardInterrupt")
     type_line(screen, "print('still', 'here')")

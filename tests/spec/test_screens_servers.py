@@ -114,10 +114,12 @@ def _(ws, start, show, see):
 @screens("a process that starts again later: the start, the list, the workspace, and the logs that are followed")
 def _(ws, start, show, see):
     p = Processes(ws)
-    p.script("api", f"echo '{ERROR}' >&2; exit 1", "--restart", "on-failure", "--backoff", "1h")
     p.script("web", "echo serving; exec sleep 1000")
 
     def begin():
+        """With a new log: a start that was late is repeated."""
+        ws.tasuki("proc", "remove", "api", "--force")
+        p.script("api", f"echo '{ERROR}' >&2; exit 1", "--restart", "on-failure", "--backoff", "1h")
         screen = start("proc", "start", "api", env=AGENT)
         return screen, screen.ended()
 
@@ -136,9 +138,10 @@ def _(ws, start, show, see):
 @screens("the answer to a start that failed, the record, and the logs of all")
 def _(ws, start, show, see):
     p = Processes(ws)
-    p.script("api", f"echo '{ERROR}' >&2; exit 1")
 
     def begin():
+        ws.tasuki("proc", "remove", "api", "--force")
+        p.script("api", f"echo '{ERROR}' >&2; exit 1")
         screen = start("proc", "start", "api", env=AGENT)
         return screen, screen.ended()
 
