@@ -1,5 +1,6 @@
 #include "base/ident.h"
 #include "base/fs.h"
+#include "base/ident_kept.h"
 #include "base/word.h"
 
 #include <ctype.h>
@@ -56,15 +57,6 @@ uint64_t pid_namespace(void)
     return self.pid_ns;
 }
 
-/* The fields of /proc/<pid>/stat that matter here. */
-struct proc_stat {
-    char state;
-    pid_t parent;
-    long threads;
-    uint64_t start_ticks;
-    struct proc_usage usage;
-};
-
 /* The kernel shows start times as the reader's time namespace shifts them. */
 static uint64_t ident_shift_ticks(void)
 {
@@ -74,7 +66,7 @@ static uint64_t ident_shift_ticks(void)
     return (uint64_t)(ns >= 0 ? ns / tick_ns : -((-ns + tick_ns - 1) / tick_ns));
 }
 
-static int proc_stat_parse(const char *text, struct proc_stat *ret)
+int proc_stat_parse(const char *text, struct proc_stat *ret)
 {
     /* The name, in parentheses, may itself contain parentheses and blanks: the last ) ends it. */
     const char *at = strrchr(text, ')');
@@ -109,60 +101,15 @@ static int proc_read(pid_t pid, const char *file, struct buf *b)
     return fs_read_file(AT_FDCWD, path, 1 << 20, b);
 }
 
-/* A server's descriptors of /proc/PID/stat (proc_keep_looks), each in the place of its pid. A thread that finds them in use does
- * without. */
-static struct {
-    pthread_mutex_t mutex;
-    size_t count;
-    struct kept_stat {
-        pid_t pid; /* 0: none */
-        int fd;
-    } * places;
-} kept = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-void proc_keep_looks(size_t count)
-{
-    pthread_mutex_lock(&kept.mutex);
-    for (size_t i = 0; i < kept.count; i++)
-        if (kept.places[i].pid)
-            fs_close(&kept.places[i].fd);
-    free(kept.places);
-    kept.places = count ? memory_zeroed(count, sizeof *kept.places) : NULL;
-    __atomic_store_n(&kept.count, count, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&kept.mutex);
-}
-
-/* The text's length; -1. With the mutex. A descriptor that cannot be read any more is that of an ended process: another one may have
- * its pid. */
-static ssize_t kept_stat_read(pid_t pid, char *text, size_t size)
-{
-    char path[64];
-    struct kept_stat *place = &kept.places[(size_t)pid % kept.count];
-    ssize_t len = place->pid == pid ? fs->pread(place->fd, text, size, 0) : -1;
-    if (len > 0)
-        return len;
-    if (place->pid)
-        fs_close(&place->fd);
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    place->fd = fs->openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    place->pid = place->fd < 0 ? 0 : pid;
-    return place->fd < 0 ? -1 : fs->pread(place->fd, text, size, 0);
-}
-
 static int proc_stat_text(pid_t pid, struct buf *b)
 {
-    if (!__atomic_load_n(&kept.count, __ATOMIC_RELAXED) || pthread_mutex_trylock(&kept.mutex) != 0)
-        return proc_read(pid, "stat", b);
-    if (!kept.count) { /* since just now */
-        pthread_mutex_unlock(&kept.mutex);
-        return proc_read(pid, "stat", b);
-    }
     char *at = buf_reserve(b, 2048);
     ssize_t len = kept_stat_read(pid, at, 2047);
-    int saved = errno;
-    pthread_mutex_unlock(&kept.mutex);
-    errno = len == 0 ? ESRCH : saved;
+    if (len == KEPT_NOT)
+        return proc_read(pid, "stat", b);
     at[len > 0 ? len : 0] = '\0';
+    if (len == 0)
+        errno = ESRCH;
     return len > 0 ? 0 : -1;
 }
 
@@ -199,12 +146,24 @@ bool process_is_stopped(pid_t pid)
     return proc_stat_read(pid, &stat) == 0 && (stat.state == 'T' || stat.state == 't');
 }
 
-int proc_id_of(pid_t pid, struct proc_id *ret)
+/* When it started; -1 with ESRCH: it does not live. */
+static int proc_start_ticks(pid_t pid, uint64_t *ret)
 {
     struct proc_stat stat;
+    if (kept_start(pid, ret))
+        return 0;
     if (proc_stat_read(pid, &stat) < 0)
         return -1;
-    struct proc_id id = {.pid = pid, .start_ticks = stat.start_ticks, .pid_ns = pid_namespace()};
+    *ret = stat.start_ticks;
+    kept_pidfd_open(pid);
+    return 0;
+}
+
+int proc_id_of(pid_t pid, struct proc_id *ret)
+{
+    struct proc_id id = {.pid = pid, .pid_ns = pid_namespace()};
+    if (proc_start_ticks(pid, &id.start_ticks) < 0)
+        return -1;
     if (!boot_id()[0] || !id.pid_ns) {
         errno = EIO;
         return -1;
@@ -214,18 +173,20 @@ int proc_id_of(pid_t pid, struct proc_id *ret)
     return 0;
 }
 
-enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage)
+/* `usage` NULL: only its life is asked for. */
+static enum liveness ident_look(const struct proc_id *id, struct proc_usage *usage)
 {
+    struct proc_stat stat;
     if (!*boot_id())
         return LIVE_UNKNOWN; /* it could not be read */
     if (strcmp(id->boot_id, boot_id()) != 0)
         return LIVE_DEAD;
     if (id->pid_ns != pid_namespace())
         return LIVE_UNKNOWN;
-    struct proc_stat stat;
-    if (proc_stat_read(id->pid, &stat) < 0)
+    if ((usage ? proc_stat_read(id->pid, &stat) : proc_start_ticks(id->pid, &stat.start_ticks)) < 0)
         return errno == ESRCH ? LIVE_DEAD : LIVE_UNKNOWN;
-    *ret_usage = stat.usage;
+    if (usage)
+        *usage = stat.usage;
     /* A shift by a part of a tick rounds up or down. No pid comes round again within a tick. */
     int64_t shift, apart = (int64_t)(stat.start_ticks - id->start_ticks);
     bool is_known = clock_boot_shift(&shift);
@@ -235,10 +196,14 @@ enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usag
     return is_known ? LIVE_DEAD : LIVE_UNKNOWN;
 }
 
+enum liveness proc_id_look(const struct proc_id *id, struct proc_usage *ret_usage)
+{
+    return ident_look(id, ret_usage);
+}
+
 enum liveness proc_id_liveness(const struct proc_id *id)
 {
-    struct proc_usage ignored;
-    return proc_id_look(id, &ignored);
+    return ident_look(id, NULL);
 }
 
 /* The kernel has other words for "no such process", too. EINVAL: the pid is 0 (a record that was not there yet), or, before Linux

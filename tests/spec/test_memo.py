@@ -118,7 +118,7 @@ def _(ws):
     ws.until(lambda: not ws.alive(before["pid"]), "the child is dead")
     eq(scene.list()[0]["phase"], "lost", "the phase")
     os.kill(before["holder_pid"], signal.SIGCONT)
-    ws.until(lambda: scene.one()["state_name"] == "Failed", "the end is recorded")
+    ws.until(lambda: scene.list()[0]["state_name"] == "Failed", "the end is recorded")
     eq(scene.is_remembered("p"), False, "one that has ended is remembered")
 
 

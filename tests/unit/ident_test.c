@@ -405,8 +405,17 @@ TEST(a_kept_look_does_not_take_another_process_for_the_one_that_had_its_pid)
     pid_t pid = child_with_pid(0);
     ASSERT(pid > 0 && proc_id_of(pid, &first) == 0);
     ASSERT_INT(proc_id_look(&first, &usage), LIVE_ALIVE);
+    ASSERT_INT(proc_id_liveness(&first), LIVE_ALIVE); /* by a pidfd */
+    ASSERT_INT(proc_id_liveness(&first), LIVE_ALIVE);
+    kill(pid, SIGKILL);
+    struct pollfd never = {.fd = -1};
+    while (proc_id_look(&first, &usage) != LIVE_DEAD) /* a zombie has ended */
+        poll(&never, 1, 1);
+    ASSERT_INT(proc_id_liveness(&first), LIVE_DEAD);
     end_child(pid);
     ASSERT_INT(proc_id_look(&first, &usage), LIVE_DEAD);
+    ASSERT_INT(proc_id_liveness(&first), LIVE_DEAD);
+    ASSERT_INT(proc_id_of(pid, &second), -1);
     while ((uint64_t)clock_now().boot_ms * ticks_per_second() / 1000 <= first.start_ticks + 1)
         clock_nap(1);                 /* within a tick they would have the same start */
     if (child_with_pid(pid) == pid) { /* with the right to choose a pid */
@@ -414,6 +423,8 @@ TEST(a_kept_look_does_not_take_another_process_for_the_one_that_had_its_pid)
         ASSERT(second.start_ticks != first.start_ticks);
         ASSERT_INT(proc_id_look(&first, &usage), LIVE_DEAD);
         ASSERT_INT(proc_id_look(&second, &usage), LIVE_ALIVE);
+        ASSERT_INT(proc_id_liveness(&second), LIVE_ALIVE);
+        ASSERT_INT(proc_id_liveness(&first), LIVE_DEAD);
         end_child(pid);
     }
     proc_keep_looks(0);

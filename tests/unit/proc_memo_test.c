@@ -7,7 +7,8 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
-static int64_t clock_step_ns; /* how far somebody has set the wall clock */
+static int64_t clock_step_ns;   /* how far somebody has set the wall clock */
+static int64_t clock_stands_ns; /* the time at which it stands; 0: it goes */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -15,7 +16,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
     int result = __real_clock_gettime(clock, ret);
     if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
-        int64_t ns = ret->tv_sec * SECOND_NS + ret->tv_nsec + clock_step_ns;
+        int64_t ns = clock_stands_ns ? clock_stands_ns : ret->tv_sec * SECOND_NS + ret->tv_nsec + clock_step_ns;
         *ret = (struct timespec){.tv_sec = ns / SECOND_NS, .tv_nsec = ns % SECOND_NS};
     }
     return result;
@@ -63,11 +64,23 @@ static void memo_scene_make(struct memo_scene *scene, const char *id, size_t mos
     ASSERT_INT(proc_id_of(getpid(), &scene->p.view.child), 0);
 }
 
-static bool may_stamp(const struct memo_scene *scene, int64_t step_ns)
+/* When the last of its files was changed. */
+static int64_t changed_ns(const struct memo_scene *scene)
 {
     struct memo_stamps stamps;
-    clock_step_ns = step_ns;
+    int64_t last = 0;
     memo_stamp(scene->ws->memo, scene->dir, scene->p.id, &stamps);
+    for (size_t i = 0; i < 4; i++)
+        last = stamps.files[i].changed_ns > last ? stamps.files[i].changed_ns : last;
+    return last;
+}
+
+static bool may_stamp(const struct memo_scene *scene, int64_t at_ns)
+{
+    struct memo_stamps stamps;
+    clock_stands_ns = at_ns;
+    memo_stamp(scene->ws->memo, scene->dir, scene->p.id, &stamps);
+    clock_stands_ns = 0;
     return stamps.is_usable;
 }
 
@@ -98,9 +111,11 @@ TEST(a_time_of_change_is_trusted_only_when_the_kernels_clock_is_past_it)
 {
     struct memo_scene scene = {.ws = NULL};
     memo_scene_make(&scene, "p", 4);
-    ASSERT(!may_stamp(&scene, 0)); /* it was written just now */
-    ASSERT(may_stamp(&scene, SECOND_NS));
-    ASSERT(!may_stamp(&scene, -SECOND_NS)); /* the clock was set back since */
+    clock_step_ns = 10 * SECOND_NS; /* so that all of them are read */
+    int64_t last = changed_ns(&scene);
+    ASSERT(!may_stamp(&scene, last + SECOND_NS / 100));
+    ASSERT(may_stamp(&scene, last + SECOND_NS / 10));
+    ASSERT(!may_stamp(&scene, last - SECOND_NS)); /* the clock was set back since */
     memo_scene_end(&scene);
     tsk_workspace_close(scene.ws);
 }
@@ -112,8 +127,10 @@ TEST(where_times_have_whole_seconds_two_seconds_must_be_past)
     calls.fstatat = fstatat_coarse;
     memo_scene_make(&scene, "p", 4);
     fs = &calls;
-    ASSERT(!may_stamp(&scene, SECOND_NS));
-    ASSERT(may_stamp(&scene, 4 * SECOND_NS));
+    clock_step_ns = 10 * SECOND_NS;
+    int64_t last = changed_ns(&scene);
+    ASSERT(!may_stamp(&scene, last + SECOND_NS));
+    ASSERT(may_stamp(&scene, last + 3 * SECOND_NS));
     fs = &fs_system_calls;
     memo_scene_end(&scene);
     tsk_workspace_close(scene.ws);
