@@ -74,6 +74,17 @@ def _(ws):
                       of(second, "u", "started"), of(second, "u", "returned"), "worker=one run= session= task= ended"], "its words")
 
 
+@test("a log in which nothing was printed serves the worker's next task; one with output is nobody else's")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    tasks = "".join(f"  {t}: {{run: 'stat -L -c %.9W /proc/self/fd/2 >> logs.{t}{'; echo word-of-c' if t == 'c' else ''}'}}\n" for t in "abcd")
+    eq(run(ws, redis, "flow: a >> b >> c >> d\ntasks:\n" + tasks)["status"], "DONE", "status")
+    a, b, c, d = [(ws.path / f"logs.{t}").read_text() for t in "abcd"]
+    eq((a == b, b == c, c == d), (True, True, False), "whether two tasks in turn had the same file")
+    eq(ws.tasuki("runs", "logs", only_run(ws)).expect(0).out.count("word-of-c"), 1, "how often the output is in the logs")
+
+
 @test("a worker that is killed: its task ends with it, and runs again on another one, at once", slow=True)
 def _(ws):
     redis = Redis(ws)
