@@ -8,6 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
 from flows import spawn_flow  # noqa: E402
 from harness.harness import eq, main, test  # noqa: E402
+from harness.processes import open_files_of  # noqa: E402
 
 
 def keep(ws, name, kind=fcntl.F_WRLCK, length=1):
@@ -89,6 +90,18 @@ def _(ws):
         agent.proc.wait()
         for path in (ws.path / ".aiflow/mcp").glob("serve*"):
             keep(ws, f"mcp/{path.name}", length=0) if not is_kept else None
+
+
+@test("a request that somebody else removes meanwhile is not found")
+def _(ws):
+    ws.tasuki("request", "add", "x", "--id", "RQ-1", "--", "true").expect(0)
+    proc = keep(ws, "requests.lock")
+    remove = ws.spawn("--json", "request", "rm", "RQ-1")
+    guard = str(ws.path.resolve() / ".aiflow/requests.lock")
+    ws.until(lambda: guard in open_files_of(remove.pid), "it waits")
+    (ws.path / ".aiflow/requests/RQ-1.yaml").unlink()
+    let_go(proc)
+    ws.finish(remove).expect(5, "REQUEST_NOT_FOUND")
 
 
 main(__name__)
