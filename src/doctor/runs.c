@@ -49,7 +49,7 @@ void run_suggest_aside(struct finding *f, const struct run_look *look)
 
 static bool has_life_held(const struct rundir *run)
 {
-    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     return fd >= 0 && fs_lock_probe(fd, F_WRLCK, BYTE_LIFE, 1, NULL) == 1;
 }
 

@@ -281,8 +281,10 @@ void rundir_clear(struct rundir *run)
 
 bool rundir_has_runner(const struct rundir *run)
 {
-    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
-    return fd >= 0 && fs_lock_probe(fd, F_RDLCK, RUN_BYTE_RUNNER, 1, NULL) == 1 /* D2 */;
+    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0)
+        return errno != ENOENT && errno != ELOOP; /* in doubt it has one: a run that is executed is never INTERRUPTED */
+    return fs_lock_probe(fd, F_RDLCK, RUN_BYTE_RUNNER, 1, NULL) != 0 /* D2 */;
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------ */

@@ -11,8 +11,11 @@ static void wait_a_little(struct lock_target *target, struct lock_watch *watch, 
     struct tsk_error ignored;
     struct now now = clock_now();
     int file_fd CLEANUP_FD = -1;
-    if (guard_open(&guard, target->guard_dir, target->guard_name, &ignored) < 0)
+    if (guard_open(&guard, target->guard_dir, target->guard_name, &ignored) < 0) {
+        clock_nap(left_ms >= 0 && left_ms < CANCEL_LOOK_MS ? left_ms
+                                                           : CANCEL_LOOK_MS); /* a read-only file system, say */
         return;
+    }
     if (lock_judge(target, &guard, &now, &seen, &file_fd, &ignored) == 0 && seen.verdict == VERDICT_HELD)
         wait_for_change(&guard, target, &seen, file_fd, watch,
                         left_ms >= 0 && left_ms < CANCEL_LOOK_MS ? left_ms : CANCEL_LOOK_MS);

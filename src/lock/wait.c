@@ -1,5 +1,6 @@
 #include "lock/wait.h"
 #include "base/fs.h"
+#include "base/lockers.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -110,6 +111,24 @@ static int poll_for(struct pollfd *fds, nfds_t count, int64_t deadline, wait_loo
 int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms)
 {
     return wait_looking_for_byte(fd, type, start, timeout_ms, NULL, NULL);
+}
+
+int wait_for_file(int fd, int dir, const char *path, int64_t timeout_ms, struct tsk_error *err)
+{
+    pid_t pid = 0;
+    int64_t deadline = clock_now().boot_ms + timeout_ms, left = timeout_ms;
+    int result = fs_lock_try(fd, F_WRLCK, 0, 1);
+    while (result < 0 && (errno == EAGAIN || errno == EACCES || errno == EINTR) && left > 0) {
+        result = wait_for_byte(fd, F_WRLCK, 0, left);
+        left = deadline - clock_now().boot_ms;
+    }
+    if (result == 0)
+        return 0;
+    if (errno != ETIMEDOUT)
+        return fs_error(err, "lock", dir, path);
+    lockers_find(fd, 0, F_WRLCK, &pid, 1);
+    lockers_refuse(pid, TSK_CONFLICT, "file_busy_by", "file_busy", err);
+    return error_add(err, "path", path);
 }
 
 int wait_looking_for_byte(int fd, short type, off_t start, int64_t timeout_ms, wait_look *look, void *data)
@@ -256,8 +275,8 @@ static int wait_for_life(const struct guard *guard, struct judged *judged, int64
     return reason;
 }
 
-static int wait_for_file(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
-                         int file_fd, int64_t deadline)
+static int wait_for_watch(struct lock_watch *watch, const struct lock_target *target, const struct judgement *judgement,
+                          int file_fd, int64_t deadline)
 {
     bool changed = false;
     int number = watch_file(watch, target, judgement, file_fd, &changed);
@@ -279,8 +298,8 @@ int wait_for_change(const struct guard *guard, const struct lock_target *target,
     int64_t look = judgement->recheck_ms >= 0 && judgement->recheck_ms < longest ? judgement->recheck_ms + 1 : longest;
     bool is_final = timeout_ms >= 0 && timeout_ms <= look;
     int64_t deadline = deadline_after(is_final ? timeout_ms : look);
-    int reason =
-        has_life ? wait_for_life(guard, &judged, deadline) : wait_for_file(watch, target, judgement, file_fd, deadline);
+    int reason = has_life ? wait_for_life(guard, &judged, deadline)
+                          : wait_for_watch(watch, target, judgement, file_fd, deadline);
     if ((reason == ETIMEDOUT && !is_final) || reason == EAGAIN)
         reason = 0;
     errno = reason;

@@ -9,6 +9,9 @@
 #include "base/error.h"
 #include "lock/judge.h"
 
+/* Locks byte 0 of an open file for writing, for commands that change the same thing in turn. CONFLICT if another process keeps it
+ * longer: that process is named. `path`: of the file, below `dir`, for messages. */
+int wait_for_file(int fd, int dir, const char *path, int64_t timeout_ms, struct tsk_error *err);
 /* Waits at most `timeout_ms` (< 0: for ever) until the byte can be locked, and locks it. -1 with ETIMEDOUT; EINTR when a
  * signal handler ran in this thread. */
 int wait_for_byte(int fd, short type, off_t start, int64_t timeout_ms);

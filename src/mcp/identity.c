@@ -3,6 +3,7 @@
 #include "base/listing.h"
 #include "base/log.h"
 #include "base/word.h"
+#include "lock/wait.h"
 #include "own/who.h"
 #include "own/workflow.h"
 
@@ -17,6 +18,8 @@
 #define SERVE        MCP_FOLDER "/serve."
 #define GRACE_MAX_MS 3600000
 #define OLD_S        7200 /* a file that nobody has locked and that is older is of no use: longer than any grace period */
+
+#define ALONE_MAX_MS 5000 /* a process that has a serve file alone longer is stopped or hangs */
 
 enum { BYTE_FIRST, BYTE_SERVED, BYTES }; /* of a serve file: see identity.h */
 
@@ -141,7 +144,9 @@ static int serve_open(int state_dir, const struct proc_id *process, const char *
         int fd = fs->openat(state_dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
             return -1;
-        int result = alone ? fs_lock_try(fd, F_WRLCK, 0, BYTES) : fs_lock_wait(fd, F_RDLCK, BYTE_SERVED, 1);
+        int result = alone ? fs_lock_try(fd, F_WRLCK, 0, BYTES) : fs_lock_try(fd, F_RDLCK, BYTE_SERVED, 1);
+        if (result < 0 && !alone)
+            result = wait_for_byte(fd, F_RDLCK, BYTE_SERVED, ALONE_MAX_MS);
         int problem = errno;
         bool is_swept = fs->fstat(fd, &st) == 0 && st.st_nlink == 0;
         if (result == 0 && !is_swept)

@@ -14,7 +14,7 @@ static int open_folder(struct tsk_workspace *ws)
 /* V1: whether its waiter lives. */
 static bool is_ticket_locked(int dir, const char *name, struct buf *ret_text)
 {
-    int fd CLEANUP_FD = fs->openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     return fd >= 0 && fs_lock_probe(fd, F_WRLCK, 0, 1, NULL) == 1 &&
            (!ret_text || fs_read_fd(fd, 64 << 10, ret_text) == 0);
 }

@@ -107,7 +107,7 @@ int proc_holder_lock(int dir, int64_t wait_ms)
 
 bool proc_holder_is_there(int dir)
 {
-    int fd CLEANUP_FD = fs->openat(dir, HOLD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(dir, HOLD_LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     return fd >= 0 && fs_lock_probe(fd, F_WRLCK, 0, 1, NULL) == 1;
 }
 
@@ -303,7 +303,7 @@ int proc_start_read(int dir, int64_t n, struct proc_status *ret, bool *ret_has_i
     char name[40];
     json_t *record CLEANUP_JSON = NULL;
     proc_start_name(n, name);
-    int fd CLEANUP_FD = fs->openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (fd < 0)
         return errno == ENOENT ? 0 : fs_error(err, "open", dir, name);
     int held = fs_lock_probe(fd, F_WRLCK, 0, 1, NULL);

@@ -28,7 +28,7 @@ static void add_keys(struct kin_keys *keys, size_t owner, const struct proc *p)
         proc_start_name(starts[i], name);
         if (starts[i] > p->view.n || (is_running && starts[i] == p->view.n))
             continue; /* it runs, or is just being started */
-        int fd CLEANUP_FD = fs->openat(p->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+        int fd CLEANUP_FD = fs->openat(p->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
         if (fd >= 0 && fs_lock_probe(fd, F_WRLCK, 0, 1, NULL) == 1 && fs->fstat(fd, &st) == 0)
             kin_key_lock(keys, owner, st.st_dev, st.st_ino);
     }

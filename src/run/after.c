@@ -3,6 +3,7 @@
 #include "base/listing.h"
 #include "base/log.h"
 #include "graph/rundir.h"
+#include "lock/wait.h"
 #include "run/book.h"
 #include "run/detach.h"
 #include "run/start.h"
@@ -11,10 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AFTER_FOLDER "after"
-#define AFTER_GUARD  AFTER_FOLDER "/.guard"
-#define AFTER_MAX    (4u << 20) /* bytes of a file: the arguments of one call */
-#define AFTER_NAME   300
+#define AFTER_FOLDER  "after"
+#define AFTER_GUARD   AFTER_FOLDER "/.guard"
+#define AFTER_WAIT_MS 10000
+#define AFTER_MAX     (4u << 20) /* bytes of a file: the arguments of one call */
+#define AFTER_NAME    300
 
 /* ---- the file ------------------------------------------------------------------------------------------- */
 
@@ -24,13 +26,10 @@ static int take_guard(struct tsk_workspace *ws, struct tsk_error *err)
     int fd = fs->openat(ws->state_dir, AFTER_GUARD, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return fs_error(err, "open", ws->state_dir, AFTER_GUARD);
-    while (fs_lock_wait(fd, F_WRLCK, 0, 1) < 0)
-        if (errno != EINTR) {
-            fs_error(err, "lock", ws->state_dir, AFTER_GUARD);
-            fs_close(&fd);
-            return -1;
-        }
-    return fd;
+    if (wait_for_file(fd, ws->state_dir, AFTER_GUARD, AFTER_WAIT_MS, err) == 0)
+        return fd;
+    fs_close(&fd);
+    return -1;
 }
 
 /* The path of a lock's file below the state directory. */

@@ -5,6 +5,7 @@
 #include "base/lockers.h"
 #include "base/log.h"
 #include "lock/wait.h"
+#include "run/book.h"
 #include "run/edit_text.h"
 
 #include <errno.h>
@@ -65,11 +66,22 @@ static void request_report(struct tsk_workspace *ws, const char *type, const cha
     workspace_report(ws, (struct event){.type = type}, json_pack("{s:s}", "request_id", id));
 }
 
+/* The runs of a removed request with this id are not runs of the new one: it would be done before it ran. */
+static int forget_removed(struct tsk_workspace *ws, int folder, const char *name, const char *id, struct tsk_error *err)
+{
+    struct stat st;
+    bool is_new = fs->fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+    return is_new ? book_forget_run(ws, id, err) : 0;
+}
+
 /* A file that is not there yet, whole from the first instant. 1: there is one. */
-static int request_publish(int folder, const char *id, const struct buf *text, struct tsk_error *err)
+static int request_publish(struct tsk_workspace *ws, int folder, const char *id, const struct buf *text,
+                           struct tsk_error *err)
 {
     char private_name[FS_PRIVATE_NAME_MAX], name[LOCK_ID_MAX + 8];
     snprintf(name, sizeof name, "%s" REQUEST_SUFFIX, id);
+    if (forget_removed(ws, folder, name, id, err) < 0)
+        return -1;
     int fd CLEANUP_FD = fs_temp_open(folder, 0644, private_name);
     bool is_written = fd >= 0 && fs_write_all(fd, text->data, text->len) == 0;
     if (is_written)
@@ -94,8 +106,8 @@ static void request_read_written(struct tsk_workspace *ws, const char *id, const
     request_parse(id, buf_str(text), text->len, lang, ret);
 }
 
-static int add_with_id(int folder, const char *id, const json_t *values, enum lang lang, struct buf *text,
-                       struct tsk_error *err)
+static int add_with_id(struct tsk_workspace *ws, int folder, const char *id, const json_t *values, enum lang lang,
+                       struct buf *text, struct tsk_error *err)
 {
     struct request request CLEANUP(request_clear) = {.json = NULL};
     json_t *all CLEANUP_JSON = json_pack("{s:s}", "id", id);
@@ -109,7 +121,7 @@ static int add_with_id(int folder, const char *id, const json_t *values, enum la
         return -1;
     if (!edit_text_says(&request, all)) /* never something else than was asked for */
         return error_set(err, TSK_INTERNAL, NULL, "request", id, NULL);
-    return request_publish(folder, id, text, err);
+    return request_publish(ws, folder, id, text, err);
 }
 
 int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, struct request *ret,
@@ -129,7 +141,7 @@ int request_add(struct tsk_workspace *ws, const json_t *values, enum lang lang, 
             snprintf(id, sizeof id, "%s", given);
         else
             time_id(id, LOCK_ID_MAX, REQUEST_PREFIX, 2);
-        result = add_with_id(folder, id, values, lang, &text, err);
+        result = add_with_id(ws, folder, id, values, lang, &text, err);
     }
     if (result == 1) {
         error_set(err, TSK_CONFLICT, "request_exists", "request", id, NULL);
@@ -231,8 +243,8 @@ int request_remove(struct tsk_workspace *ws, const char *id, char kept[PATH_MAX]
         snprintf(kept, PATH_MAX, REMOVED "/%s.%s" REQUEST_SUFFIX, id, random);
         result = fs->renameat2(ws->state_dir, from, ws->state_dir, kept, RENAME_NOREPLACE);
     }
-    if (result < 0)
-        return fs_error(err, "remove", ws->state_dir, from);
+    if (result < 0) /* ENOENT: somebody else has removed it meanwhile */
+        return errno == ENOENT ? request_refuse_unknown(id, err) : fs_error(err, "remove", ws->state_dir, from);
     request_report(ws, "request.removed", id);
     return 0;
 }

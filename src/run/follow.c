@@ -42,7 +42,7 @@ static bool follow_is_over(const struct follow *f)
 /* 0: nobody executes the run now; 1: somebody does, and the time is up or somebody asks whether it is. */
 static int wait_for_byte_of(const struct follow *f, const struct rundir *run)
 {
-    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    int fd CLEANUP_FD = fs->openat(run->dir, "life", O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     int64_t left = f->deadline_ms < 0 ? CANCEL_LOOK_MS : f->deadline_ms - clock_now().boot_ms;
     if (fd < 0 || fs_lock_probe(fd, F_RDLCK, RUN_BYTE_RUNNER, 1, NULL) == 0)
         return 0;

@@ -319,6 +319,11 @@ static int request_not_found(const char *id, const char *key, const char *near, 
     return error_add_next(err, "tasuki request list");
 }
 
+int request_refuse_unknown(const char *id, struct tsk_error *err)
+{
+    return request_not_found(id, "request_unknown", NULL, err);
+}
+
 /* How many requests begin so, and the id of the last one; -1 if they cannot be listed. */
 static int count_beginning(struct tsk_workspace *ws, const char *start, char id[LOCK_ID_MAX], struct tsk_error *err)
 {

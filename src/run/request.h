@@ -58,6 +58,8 @@ static inline bool request_is_broken(const struct request *request)
 
 /* Reads the request of that whole id. REQUEST_NOT_FOUND. A broken one is read, too. */
 int request_read(struct tsk_workspace *ws, const char *id, enum lang lang, struct request *ret, struct tsk_error *err);
+/* There is no such request (any more). Returns -1. */
+int request_refuse_unknown(const char *id, struct tsk_error *err);
 /* The id that a name means: the id itself, with or without RQ-, or a part of it that no other has; @1 is the request that was added
  * last, @2 the one before. `may_change`: the caller changes something, so a name that looks like an id is that id and no other. A
  * name that fits none stays as it is; several: REQUEST_NOT_FOUND. */

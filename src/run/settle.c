@@ -3,6 +3,7 @@
 #include "base/listing.h"
 #include "base/text.h"
 #include "graph/remote_mark.h"
+#include "lock/wait.h"
 #include "run/elsewhere.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define MARK_SIZE_MAX 65536
+#define MARK_WAIT_MS  60000 /* the other one may wait for a lease */
 
 /* The mark, and its lock (T3) as long as *ret_fd is open. 1: there is none. */
 static int take_mark(struct tsk_workspace *ws, const char *path, int *ret_fd, json_t **ret, struct tsk_error *err)
@@ -19,10 +21,9 @@ static int take_mark(struct tsk_workspace *ws, const char *path, int *ret_fd, js
     *ret_fd = fs->openat(ws->state_dir, path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
     if (*ret_fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 1;
-    int locked = -1;
-    while (*ret_fd >= 0 && (locked = fs_lock_wait(*ret_fd, F_WRLCK, 0, 1)) < 0 && errno == EINTR)
-        ;
-    if (locked < 0 || fs->fstat(*ret_fd, &st) < 0 || fs_read_fd(*ret_fd, MARK_SIZE_MAX - 1, &text) < 0)
+    if (*ret_fd >= 0 && wait_for_file(*ret_fd, ws->state_dir, path, MARK_WAIT_MS, err) < 0)
+        return -1;
+    if (*ret_fd < 0 || fs->fstat(*ret_fd, &st) < 0 || fs_read_fd(*ret_fd, MARK_SIZE_MAX - 1, &text) < 0)
         return fs_error(err, "read", ws->state_dir, path);
     if (st.st_nlink == 0)
         return 1;

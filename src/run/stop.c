@@ -3,6 +3,7 @@
  * What is seen before the run's byte is taken decides only who is asked: its runner, or we ourselves. Under the byte the journal
  * decides (D4 in rundir.h): a run that somebody has brought to its end meanwhile keeps that end. */
 #include "base/clock.h"
+#include "base/word.h"
 #include "graph/journal.h"
 #include "graph/run_tasks.h"
 #include "run/book.h"
@@ -47,6 +48,15 @@ static int stop_look(const struct rundir *run, json_t **ret, struct tsk_error *e
     }
 }
 
+/* It holds the run's byte, and yet there is no such process. */
+static int refuse_unseen(const struct rundir *run, const json_t *stage, struct tsk_error *err)
+{
+    const json_t *runner = json_object_get(stage, "runner");
+    error_set(err, TSK_ENVIRONMENT, "runner_unseen", "run", run->id, "pid", DIGITS(json_get_int(runner, "pid", 0)),
+              NULL);
+    return error_add_next(err, "tasuki runs show %s", run->id);
+}
+
 /* Asks the runner of a run that is RUNNING. One that is dying has no ears any more: a moment later the run is INTERRUPTED. */
 static int ask_runner(const struct rundir *run, json_t **stage, bool is_now, bool *ret_is_asked, struct tsk_error *err)
 {
@@ -56,8 +66,10 @@ static int ask_runner(const struct rundir *run, json_t **stage, bool is_now, boo
         *ret_is_asked = signal_runner(*stage, is_now, err) == 0;
         if (*ret_is_asked)
             return 0;
-        if (err->sys_errno != ESRCH || !nap_until(until))
+        if (err->sys_errno != ESRCH)
             return -1;
+        if (!nap_until(until))
+            return rundir_has_runner(run) ? refuse_unseen(run, *stage, err) : -1;
         json_free(stage);
         if (stop_look(run, stage, err) < 0)
             return -1;

@@ -7,6 +7,7 @@ import sqlite3
 
 from common import NOBODY, check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
 from harness.harness import Skip, eq, main, test
+from harness.processes import Processes
 from http_common import Server
 
 ACQUIRE = ("lock", "acquire", "name", "a", "--json")
@@ -184,6 +185,44 @@ def _(ws):
     result = unshare(ws, ["-m"], script.replace("--json;", "--json || "))
     assert "code 3" in result.out and "check 4" in result.out, result
     assert str(ws.path.resolve() / ".aiflow/locks") in result.out, f"where it is: {result}"
+
+
+@test("a read-only mount: what runs is seen as running, and a wait for it goes on")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    p = Processes(ws)
+    p.run("web")
+    (ws.path / "flow.yaml").write_text("tasks: {a: 'until [ -e go ]; do sleep 0.01; done'}\n")
+    run = ws.spawn("run", "flow.yaml")
+    ws.until(lambda: "RUNNING" in ws.tasuki("runs", "list").out, "the run")
+    script = """
+        mount --bind "$W" "$W"; mount -o remount,bind,ro "$W"; cd "$W"
+        "$T" wait run --timeout 0s || echo "code $?"
+        "$T" runs list
+        "$T" proc list
+    """
+    result = unshare(ws, ["-m"], script).expect(0)
+    assert "code 4" in result.out and "INTERRUPTED" not in result.out and result.out.count("RUNNING") == 1, result
+    assert "Running" in result.out and "Cannot" not in result.err, result
+    (ws.path / "go").touch()
+    ws.finish(run).expect(0)
+
+
+@test("a read-only mount: a wait for a lock looks a few times a second, not all the time")
+def _(ws):
+    need_root("a mount")
+    need_namespace(ws, "-m")
+    if not shutil.which("strace"):
+        raise Skip("strace is not installed")
+    run_held(ws, "a")
+    script = """
+        mount --bind "$W" "$W"; mount -o remount,bind,ro "$W"; cd "$W"
+        strace -f -e trace=openat -o "$B/trace" "$T" wait lock a --timeout 1s || echo "code $?"
+    """
+    result = unshare(ws, ["-m"], script).expect(0)
+    looks = (ws.base / "trace").read_text().count("name.a.lock.json")
+    assert "code 4" in result.out and looks < 30, f"{looks} looks: {result}"
 
 
 @test("a read-only mount with the database of an older tasuki: exit 3, and both versions are named")

@@ -1,10 +1,14 @@
 """A process hangs while it holds a lock of the workspace: a command waits for it once, and names it."""
 
 import fcntl
+import pathlib
 import sys
 
-from flows import spawn_flow
-from harness.harness import eq, main, test
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
+from agent import Agent  # noqa: E402
+from flows import spawn_flow  # noqa: E402
+from harness.harness import eq, main, test  # noqa: E402
+from harness.processes import open_files_of  # noqa: E402
 
 
 def keep(ws, name, kind=fcntl.F_WRLCK, length=1):
@@ -61,6 +65,43 @@ def _(ws):
     let_go(proc)
     proc = keep(ws, "requests.lock")
     is_blamed(proc, ws.tasuki("--json", "request", "edit", "RQ-1", "--title", "y").expect(4, "CONFLICT").error)
+
+
+@test("the lock of pending runs: a command waits for it once, and names the process that keeps it; a runner ends all the same", slow=True)
+def _(ws):
+    (ws.path / ".aiflow/after").mkdir()
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/flows/nightly.yaml").write_text("tasks: {a: 'until [ -e go ]; do sleep 0.01; done'}\n")
+    run = ws.spawn("run", "nightly")
+    proc = keep(ws, "after/.guard")
+    ws.until(lambda: "RUNNING" in ws.tasuki("runs", "list").out, "the run")
+    is_blamed(proc, ws.tasuki("--json", "run", "nightly", "--on-conflict", "after", timeout=60).expect(4, "CONFLICT").error)
+    (ws.path / "go").touch()
+    eq(run.wait(90), 0, "the run, at its end")
+
+
+@test("a server for an agent starts although another process keeps the agent's file", slow=True)
+def _(ws):
+    env = {"TASUKI_INSTANCE_ID": "me"}
+    for is_kept in (False, True):
+        agent = Agent(ws, env=env)
+        assert agent.call("get_status"), "an answer"
+        agent.proc.kill()
+        agent.proc.wait()
+        for path in (ws.path / ".aiflow/mcp").glob("serve*"):
+            keep(ws, f"mcp/{path.name}", length=0) if not is_kept else None
+
+
+@test("a request that somebody else removes meanwhile is not found")
+def _(ws):
+    ws.tasuki("request", "add", "x", "--id", "RQ-1", "--", "true").expect(0)
+    proc = keep(ws, "requests.lock")
+    remove = ws.spawn("--json", "request", "rm", "RQ-1")
+    guard = str(ws.path.resolve() / ".aiflow/requests.lock")
+    ws.until(lambda: guard in open_files_of(remove.pid), "it waits")
+    (ws.path / ".aiflow/requests/RQ-1.yaml").unlink()
+    let_go(proc)
+    ws.finish(remove).expect(5, "REQUEST_NOT_FOUND")
 
 
 main(__name__)

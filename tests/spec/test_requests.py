@@ -551,4 +551,16 @@ def _(ws):
     eq(run(ws, "RQ-2", "--new")["status"], "DONE", "when the first has ended")
 
 
+@test("a request that is removed and added again, word for word, has not run yet; a file that comes back has")
+def _(ws):
+    for expected in (1, 2):
+        call(ws, "request", "add", "one", "--id", "RQ-1", "--", "sh", "-c", "echo x >> ran")
+        eq(call(ws, "request", "show", "RQ-1").json["status"], "ready", "the new one")
+        queue(ws)
+        eq((ws.path / "ran").read_text().count("x"), expected, "how often it ran")
+        kept = call(ws, "request", "rm", "RQ-1").json["kept"]
+    (ws.path / kept).rename(ws.path / ".aiflow/requests/RQ-1.yaml")
+    eq(call(ws, "request", "show", "RQ-1").json["status"], "done", "the file that came back")
+
+
 main(__name__)

@@ -260,4 +260,15 @@ def _(ws):
     eq(len(set(reasons.values())), 3, f"three languages: {reasons}")
 
 
+@test("a cancel from another pid namespace says that it cannot reach the runner, and changes nothing", slow=True)
+def _(ws):
+    need_namespace(ws, "-p", "-f", "--mount-proc")
+    proc = ws.spawn("run", write_flow(ws, "tasks: {a: 'until [ -e go ]; do sleep 0.01; done'}\n"))
+    ws.until(lambda: "RUNNING" in ws.tasuki("runs", "list").out, "the run")
+    result = unshare(ws, ["-p", "-f", "--mount-proc"], 'cd "$W"; "$T" runs cancel @1 || echo "code $?"').expect(0)
+    assert "code 3" in result.out and "container" in result.err, result
+    (ws.path / "go").touch()
+    ws.finish(proc).expect(0)
+
+
 main(__name__)
