@@ -564,6 +564,16 @@ def _(ws):
     eq(trace(ws), ["c", "d"], "what ran")
 
 
+@test("--start and named tasks are two ways to say what runs, and refused together; so is a task that is not there")
+def _(ws):
+    name = write_flow(ws, flow("a >> b >> c"))
+    for words, text in ((["a", "--start", "b"], "--start"), (["a", "none"], "none"), (["--start", "none"], "none")):
+        refused = ws.tasuki("run", name, *words, "--json", env=with_tool(ws))
+        eq(refused.code, 2, f"{words}")
+        assert text in refused.error["message"], refused.error["message"]
+    eq((trace(ws), run_ids(ws)), ([], set()), "what ran, and the runs")
+
+
 @test("--dry-run lists what would run: from --start on, and no task that only others ask for")
 def _(ws):
     name = write_flow(ws, flow("a >> (b | c) >> d", "  fix: {run: 'true', when: never}\n"))
