@@ -318,7 +318,7 @@ def _(ws):
             (run, {"runs": "WARN"}, f"{ws.path}/.aiflow/runs/{run} {denied}"), ("stage.json", {"journals": "WARN"}, "stage.json cannot be read (the journal says: DONE)"),
             ("journal", {"journals": "FAIL"}, f"runs/{run}/journal {denied}"), ("requests", {"requests": "FAIL"}, f"Cannot open {ws.path}/.aiflow/requests: "),
             ("RQ-1.yaml", {"requests": "WARN"}, ".aiflow/requests/RQ-1.yaml:1:1: Input/output error"), ("f.yaml", {"flows": "WARN"}, f"flows/f.yaml {denied}"),
-            ("processes", {"processes": "FAIL"}, f"Cannot open {ws.path}/.aiflow/processes: ")):
+            ("processes", {"processes": "FAIL", "process_dirs": "FAIL"}, f"Cannot open {ws.path}/.aiflow/processes: ")):
         name = place.rpartition("/")[2]
         env = {"TASUKI_FAULT_PATH": name, "TASUKI_FAULT_STICKY": "1"}
         report = ws.fault("doctor", "--json", at=1, mode="EIO", env=env).expect(3 if "FAIL" in found.values() else 0).json
