@@ -7,7 +7,7 @@ import re
 import sys
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "mcp"), str(pathlib.Path(__file__).resolve().parent)]
-from agent import Agent  # noqa: E402
+from agent import TASKS, Agent  # noqa: E402
 from flows import last_document, with_tool  # noqa: E402
 from harness.harness import main, test  # noqa: E402
 from http_common import Server  # noqa: E402
@@ -210,7 +210,7 @@ def _(ws):
 @test("inside a task")
 def _(ws):
     words = ["channel get none", "channel set 'a b' 1", "channel set", "channel add x y", "channel nonsense", "task spawn", "task spawn b", "task next none",
-             "channel set '' 1", "channel set k \"$(printf '\\377')\"", "channel append x", "channel add x 1 2", "task spawn b --", "task spawn 'a b' -- true", "task spawn a -- true",
+             "channel set '' 1", "channel set a=b 1", "channel append a=b 1", "channel set k \"$(printf '\\377')\"", "channel append x", "channel add x 1 2", "task spawn b --", "task spawn 'a b' -- true", "task spawn a -- true",
              "task finish x y", "task cancel x y", "task next", "task again --set x", "task ask q --type approval --option x", "task ask q --type selection",
              "task again x", "task ask", "task ask q --type nonsense", "task ask q --option x --type text", "task next a --unknown"]
     script = "; ".join(f"tasuki --json {one} >> told; echo \"= $? {one}\" | tr -d \"'\" >> told" for one in words)
@@ -259,7 +259,7 @@ def _(ws):
         for method, params in ASKS:
             if (method, params) == ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["x"]}}) and is_modern:
                 continue  # it has no answer before its end
-            answer = agent.request(method, params, modern=is_modern)
+            answer = agent.request(method, params, modern=is_modern, capabilities={"extensions": {TASKS: {}}} if method.startswith("tasks/") else None)
             said = answer.get("error") or answer["result"]
             text = f"{said['code']} {said['message']}" if "error" in answer else f"ok {said['content'][0]['text'][:200]}" if "content" in said else "ok"
             lines.append(f"{'modern' if is_modern else 'legacy'} {method} {json.dumps(params)}: {text}")
@@ -281,6 +281,15 @@ CALLS = (
     ("POST", "/api/requests", {"title": 5}), ("POST", "/api/requests", {"title": "t", "depends_on": "x"}), ("POST", "/api/agents/run-dag", {"tasks": "x", "ulTaskId": "w"}),
     ("POST", "/api/agents/run-dag", {"tasks": [5], "ulTaskId": "w"}), ("POST", "/api/flows/run", {"flow": 5}), ("POST", "/api/flows/run", {"flow": "none.yaml"}),
     ("POST", "/api/confirm", {"token": "x"}), ("POST", "/api/processes/import", {"content": 5}), ("POST", "/api/wait", {"kind": "x", "id": "y"}), ("POST", "/api/doctor", {"mode": "x"}),
+    ("POST", "/api/locks/name/a", {}), ("POST", "/api/locks/name/a", {"wait": "x"}), ("POST", "/api/flows/run", {"flow": ""}), ("POST", "/api/flows/run", {"flow": "/etc/passwd"}),
+    ("POST", "/api/processes/import", {}), ("POST", "/api/processes/import", {"path": "none"}), ("DELETE", "/api/locks/name/a", {"token": 5}), ("POST", "/api/requests/RQ-none/run", {}),
+    ("POST", "/api/requests/RQ-none/again", {}), ("GET", "/api/requests/RQ-none", None), ("DELETE", "/api/requests/RQ-none", None), ("PUT", "/api/requests/RQ-none", {"title": "x"}),
+    ("POST", "/api/runs/RUN-none/cancel", {}), ("POST", "/api/runs/RUN-none/resume", {}), ("DELETE", "/api/runs/RUN-none", None), ("GET", "/api/runs/RUN-none/tasks", None),
+    ("GET", "/api/runs/RUN-none/logs", None), ("GET", "/api/runs/RUN-none/graph", None), ("GET", "/api/processes/none", None), ("DELETE", "/api/processes/none", None),
+    ("POST", "/api/processes/none/start", {}), ("POST", "/api/processes/none/stop", {"grace_period_ms": -1}), ("GET", "/api/processes/none/logs?lines=x", None),
+    ("GET", "/api/events?limit=0", None), ("GET", "/api/events?since=x", None), ("GET", "/api/events?after=-1", None), ("GET", "/api/locks?kind=x", None),
+    ("GET", "/api/flows/show?flow=none", None), ("GET", "/api/workflows/bad%2Fid", None), ("GET", "/api/status%zz", None), ("GET", "/api/runs?limit=%31%zz", None),
+    ("POST", "/api/templates", {"name": "t", "command": "true"}), ("DELETE", "/api/templates/none", None), ("POST", "/api/agents/run", {"subagentId": "none", "task": "x"}),
     ("POST", "/api/sprint", {"mode": "x"}), ("POST", "/api/sprint", {"mode": "acquire"}), ("POST", "/api/queue/start", {"max": -1}), ("POST", "/api/runs/RUN-none/answer", {"text": "x"}),
 )
 
