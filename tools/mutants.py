@@ -26,6 +26,8 @@ ONE_DROPPED = re.compile(r"(?<=[\w)\]])( [+-] 1)\b(?!\.)")
 # 0 is never a descriptor of ours: the same program.
 DESCRIPTOR = re.compile(r".*(?:fd\w*|dir|folder|guard|listener|lock|log|pipe|runners|watch)(?:\[\w+\])? (?:<|>=) 0")
 FAILED = re.compile(r"\breturn\b.*-$")  # 0 or below: no caller asks by how much
+# Of two equal numbers either one is the smaller.
+LESSER = re.compile(r"([\w>.-]+) (?:<|<=|>|>=) ([\w>.-]+) \? (?:\1 : \2|\2 : \1)(?![\w>.-])")
 SYMMETRIC = re.compile(r"(?:strn?cmp|strcasecmp|memcmp)$")
 MODE = re.compile(r"(?:openat|open)\((?!.*O_CREAT).*O_CLOEXEC, $")  # of a file that is not made
 REASON = re.compile(r"\bTSK_([A-Z_]+)\b")
@@ -103,8 +105,11 @@ def functions(code):
 
 def inside(code, text, start, end, codes):
     """(kind, (start, end, new)) of each mutant of one body."""
+    lesser = [match.span() for match in LESSER.finditer(code, start, end)]
     for kind, pattern, swap in SWAPS:
         for match in pattern.finditer(code, start, end):
+            if kind == "off-by-one" and any(first <= match.start() < last for first, last in lesser):
+                continue
             if not DESCRIPTOR.fullmatch(code, code.rfind("\n", 0, match.start()) + 1, match.end() + 1):
                 yield kind, (*match.span(1), swap[match[1]])
     for match in ONE_DROPPED.finditer(code, start, end):

@@ -121,7 +121,6 @@ void proc_remove_many(struct proc_registry *reg, const char *const *ids, size_t 
  * here (depend.h does that). -1 only when nothing could be tried. */
 int proc_start_many(struct proc_registry *reg, const char *const *ids, size_t count, struct tsk_error *results,
                     struct tsk_error *err);
-int proc_start(struct proc_registry *reg, const char *id, struct tsk_error *err);
 /* Stops many, in reverse order of dependencies (depend.h, D4): of those that do not need each other it signals all, then waits
  * for all. */
 int proc_stop_many(struct proc_registry *reg, const char *const *ids, size_t count, int64_t grace_ms,

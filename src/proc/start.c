@@ -231,14 +231,3 @@ int proc_start_many(struct proc_registry *reg, const char *const *ids, size_t co
     sync_started(reg, ids, count);
     return 0;
 }
-
-int proc_start(struct proc_registry *reg, const char *id, struct tsk_error *err)
-{
-    struct tsk_error result;
-    if (proc_start_many(reg, &id, 1, &result, err) < 0)
-        return -1;
-    if (result.code == TSK_OK)
-        return 0;
-    *err = result;
-    return -1;
-}

@@ -48,6 +48,7 @@ def _(_ws):
 
 SAME = '''static int f(int dir)
 {
+    long left = now < end ? end : now, right = a->b <= c.d ? a->b : c.d, other = now < end ? end : a;
     int fd = openat(dir, "x", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return -1;
@@ -56,9 +57,10 @@ SAME = '''static int f(int dir)
 '''
 
 
-@test("no fault is made that is the same program: descriptor 0, another number below 0, the mode of a file that is not made", init=False)
+@test("no fault is made that is the same program: descriptor 0, the smaller of two equal numbers, another number below 0, the mode of a file that is not made", init=False)
 def _(_ws):
     found = [m.after.strip() for m in mutants.find("src/a/a.c", SAME, CODES) if m.kind in ("constant", "off-by-one")]
+    eq(len([one for one in found if one.startswith("long left")]), 1, "the smaller of two, and something else")
     eq([one for one in found if "<= 0" in one or "< 1" in one or "-2" in one or "O_CLOEXEC, 1" in one], [], "the same program")
     assert "return dir < 0 ? -1 : 1;" in found or "return dir < 0 ? -0 : 0;" in found, found
 

@@ -455,7 +455,7 @@ def said(ws, result):
     is_error = result.out.startswith('{\n  "error"')
     text = result.error["message"] if is_error else "; ".join(result.json.get("errors", [])) if '"errors": [\n' in result.out else ""
     text += "".join(f" ({line.removeprefix('tasuki: ')})" for line in result.err.splitlines()[:1])
-    return f"{result.code} {re.sub(r'(RUN|RQ)-[0-9]{8}T[0-9]{6}-[0-9a-z]+', '<id>', text.replace(str(ws.path), 'W'))}".strip()
+    return f"{result.code} {re.sub(r'(RUN|RQ)-[0-9]{8}T[0-9]{6}-[0-9a-z]+', '<id>', text.replace(str(ws.path), 'W').replace(str(ws.build), 'BUILD'))}".strip()
 
 
 for words, only in (("lock acquire name b", ""), ("lock acquire name a --wait 1ms", ""), ("lock release name a", ""),
@@ -504,6 +504,27 @@ def _(ws):
             found.append(f"{words} ({n}): {said(ws, result)}")
     ws.tasuki("proc", "stop", "s")
     compare(__file__, "busy", "\n".join(found))
+
+
+@test("where one kind of call always fails, what each command says is known, and none succeeds that had to make it", slow=True)
+def _(ws):
+    arrange(ws)
+    state, kept, found = ws.path / ".aiflow", ws.base / "kept", []
+    shutil.copytree(state, kept, symlinks=True)
+    write_flow(ws, FLOW)
+    for kind, mode in (("ofd_lock", "EIO"), ("write", "ENOSPC"), ("pwrite", "ENOSPC"), ("ftruncate", "EIO"), ("fdatasync", "EIO"),
+                       ("mkdirat", "ENOSPC"), ("unlinkat", "EROFS"), ("renameat2", "EROFS"), ("linkat", "EIO"), ("fstat", "EIO"), ("clone", "EAGAIN")):
+        for words in ("request add t --id RQ-9 -- true", "request edit RQ-1 --title n", "request rm RQ-2", "own claim v", "own note busy",
+                      "proc create z -- true", "proc update new --cwd /", "proc start new", "proc remove new", "lock acquire name b",
+                      "lock release name a", "lock run c -- true", "run flow.yaml", "runs rm @1", "queue run", "init", "proc list", "doctor"):
+            shutil.rmtree(state)
+            shutil.copytree(kept, state, symlinks=True)
+            result = ws.fault("--root", ws.path, "--json", *words.split(), at=1, mode=mode, env={
+                **with_tool(ws), "TASUKI_FAULT_ONLY": kind, "TASUKI_FAULT_STICKY": "1"})
+            ws.commands.clear()
+            failed = [one["name"] for one in result.json["checks"] if one["status"] == "FAIL"] if '"checks"' in result.out else ""
+            found.append(f"{kind} {mode} {words}: {said(ws, result)}{' '.join(failed)}")
+    compare(__file__, "always", "\n".join(found))
 
 
 @test("request add and edit: a call that fails leaves the file as it was, or what is written is answered for", quick=False)

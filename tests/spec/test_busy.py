@@ -56,13 +56,17 @@ def _(ws):
 @test("the guard of processes and the lock of requests: a command waits for it once, and names the process that keeps it", slow=True)
 def _(ws):
     ws.tasuki("proc", "create", "web", "--", "sleep", "1000").expect(0)
+    ws.tasuki("proc", "create", "up", "--start", "--", "sleep", "1000").expect(0)
     ws.tasuki("request", "add", "x", "--id", "RQ-1", "--", "true").expect(0)
     proc = keep(ws, "processes/.guard", length=0)
-    for words in (["update", "web", "--env", "A=1"], ["start", "web"]):  # an update tried 51 times, for 10 s each
-        error = ws.tasuki("--json", "proc", *words, timeout=60).expect(4, "CONFLICT").error
+    # An update tried 51 times, for 10 s each.
+    running = [(words[1], ws.spawn("--json", "proc", *words)) for words in (["update", "web", "--env", "A=1"], ["start", "web"], ["stop", "up"])]
+    for id, command in running:
+        error = ws.finish(command).expect(4, "CONFLICT").error
         is_blamed(proc, error)
-        eq(error["context"]["id"], "web", "which process is meant")
+        eq(error["context"]["id"], id, "which process is meant")
     let_go(proc)
+    ws.tasuki("proc", "stop", "up").expect(0)
     proc = keep(ws, "requests.lock")
     is_blamed(proc, ws.tasuki("--json", "request", "edit", "RQ-1", "--title", "y").expect(4, "CONFLICT").error)
 

@@ -115,6 +115,18 @@ def _(ws):
     eq(content(ws, asked), before, "the run's files")
 
 
+@test("a run whose tasks added others cannot change its flow: the refusal names one, and nothing changes; without a new flow it goes on")
+def _(ws):
+    run = run_flow(ws, flow("a >> b", a=f"{NOTE}; tasuki task spawn extra -- true", b=f"{NOTE}; test -e mended"), code=7)["run_id"]
+    (ws.path / "mended").touch()
+    write_flow(ws, REPAIRED, "new.yaml")
+    before = content(ws, run)
+    refused = ws.tasuki("resume", run, "--flow", "new.yaml", "--json", env=with_tool(ws))
+    eq((refused.code != 0, "extra" in refused.error["message"]), (True, True), f"the refusal {refused}")
+    eq(content(ws, run), before, "the run's files")
+    eq(resume(ws, run)["status"], "DONE", "without a new flow")
+
+
 @test("a task that has had its answer asks anew when the new flow changes it, and gets the new answer")
 def _(ws):
     ask = 'answer=$(tasuki task ask "Which?"); test -n "$answer" || exit 0; echo {}$answer >> trace'

@@ -220,6 +220,20 @@ def _(ws):
     eq((stage["status"], [f["task"] for f in stage["failures"]]), ("DONE", ["a"]), "the end")
 
 
+@test("rule 7: the graph of a run has the jumps that it took, with their number, the tasks that were added, and each branch's session")
+def _(ws):
+    run = run_flow(ws, flow("a >> (b | x) >> c >> d", a=f"{NOTE}; test $(grep -c a trace) -ge 4 || tasuki task again",
+                            b="tasuki task spawn extra -- true", c=f"{NOTE}; test $(grep -c c trace) -ge 3 || tasuki task next d; true",
+                            d=f"{NOTE}; test $(grep -c d trace) -ge 2 || tasuki task next c --goto"))["run_id"]
+    graph = ws.tasuki("runs", "graph", run, "--format", "json", "--json").expect(0).json["graph"]
+    jumps = {(one["from"], one["to"]): one["count"] for one in graph["jumps"]}
+    eq((jumps[("a", "a")], jumps[("d", "c")], jumps[("c", "d")] >= 1), (3, 1, True), f"the jumps {jumps}")
+    eq(graph["spawned"], [{"task": "extra", "by": "b"}], "what was added")
+    group = next(node["group"] for node in graph["scope"]["nodes"] if node.get("group"))
+    eq((graph["scope"]["session_id"], [one["session_id"] for one in group["branches"]]), (run, [f"{run}_b", f"{run}_x"]), "the sessions")
+    eq(set(graph["commands"]), set("abxcd"), "the commands")
+
+
 @test("rule 7: a branch cannot go on with a task outside itself")
 def _(ws):
     stage = run_flow(ws, flow("(a | b) >> c", a="tasuki task next c"), code=7)
@@ -571,6 +585,16 @@ def _(ws):
     order = ws.tasuki("run", name, "--dry-run", "--json").expect(0).json["order"]
     eq([o["task"] for o in order], ["a", "b", "c", "d"], "order")
     eq(trace(ws), ["c", "d"], "what ran")
+
+
+@test("--start and named tasks are two ways to say what runs, and refused together; so is a task that is not there")
+def _(ws):
+    name = write_flow(ws, flow("a >> b >> c"))
+    for words, text in ((["a", "--start", "b"], "--start"), (["a", "none"], "none"), (["--start", "none"], "none")):
+        refused = ws.tasuki("run", name, *words, "--json", env=with_tool(ws))
+        eq(refused.code, 2, f"{words}")
+        assert text in refused.error["message"], refused.error["message"]
+    eq((trace(ws), run_ids(ws)), ([], set()), "what ran, and the runs")
 
 
 @test("--dry-run lists what would run: from --start on, and no task that only others ask for")

@@ -736,4 +736,19 @@ def _(ws):
     ws.tasuki("proc", "stop", "good").expect(0)
 
 
+@test("serve --open shows the page with its token in a browser, of a new server and of the one that is there")
+def _(ws):
+    tools = ws.base / "tools"
+    tools.mkdir()
+    (tools / "xdg-open").write_text(f"#!/bin/sh\necho \"$@\" >> {ws.base}/opened.new; mv {ws.base}/opened.new {ws.base}/opened\n")
+    (tools / "xdg-open").chmod(0o755)
+    env = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    server = Server(ws, "--open", env=env)
+    page = f"{server.url}/#token={server.token}\n"
+    eq(ws.until_file(ws.base / "opened"), page, "what was opened")
+    (ws.base / "opened").unlink()
+    ws.tasuki("serve", "--open", env=env)
+    eq(ws.until_file(ws.base / "opened"), page, "what was opened")
+
+
 main(__name__)

@@ -172,6 +172,8 @@ def _(ws):
     refuse(agent, ask(agent), "another call's", kind="name", id="b", force=True)
     eq(holder_of(ws), holder.pid, "the holder")
     state = ask(agent)
+    answer = agent.answer(agent.begin_call("lock_acquire", True, {}, reply(state, confirm=True), **FORCE))
+    eq(answer.get("error", {}).get("code"), -32602, "from a client that shows no forms")
     refuse(agent, state, "first with other arguments", kind="name", id="b", force=True)
     assert not agent.call("lock_acquire", modern=True, more=reply(state, "decline"), **FORCE)["structuredContent"].get("fence")
     refuse(agent, state, "one that was declined", **FORCE)

@@ -133,6 +133,24 @@ def _(ws):
     ws.until(lambda: agent.ok("get_process_status", id="p")["state_name"] == "Failed", "its end")
 
 
+@test("a change of the tools or the prompts is told to the streams that asked for it, and to no other")
+def _(ws):
+    program = ws.build / "tests" / "mcp" / "tasuki-conformance"
+    agent = Agent(ws, command=[program, "mcp", "--tools", "all"], initialize=False)
+    streams = {}
+    for filter in ({}, {"toolsListChanged": True}, {"promptsListChanged": True}, {"toolsListChanged": True, "promptsListChanged": False}):
+        number = agent.begin("subscriptions/listen", {"notifications": filter}, modern=True)
+        told = agent.until(lambda n: n["params"]["_meta"][META + "subscriptionId"] == number, "the acknowledgement")
+        eq(told["params"]["notifications"], {key: True for key, value in filter.items() if value}, f"what is honoured of {filter}")
+        streams[number] = set(told["params"]["notifications"])
+    for tool, what in (("test_trigger_tool_change", "tools"), ("test_trigger_prompt_change", "prompts")):
+        agent.notifications.clear()
+        agent.call(tool, modern=True)
+        agent.request("tools/list", modern=True)  # what was told before is here now
+        heard = {n["params"]["_meta"][META + "subscriptionId"] for n in agent.notifications if n["method"] == f"notifications/{what}/list_changed"}
+        eq(heard, {number for number, honoured in streams.items() if f"{what}ListChanged" in honoured}, f"who hears of {what}")
+
+
 @test("a modern stream begins with what is honoured, tags its news, and ends by cancellation")
 def _(ws):
     agent = Agent(ws, initialize=False)

@@ -469,4 +469,17 @@ def _(ws):
         moved.rename(ws.path)
 
 
+@test("an agent's tools name files from the workspace's root, wherever their server was started")
+def _(ws):
+    (ws.path / "sub").mkdir()
+    (ws.path / ".aiflow/flows").mkdir(exist_ok=True)
+    (ws.path / ".aiflow/flows/bad.yaml").write_text("tasks: {a: {walk: x}}\n")
+    agent = Agent(ws, cwd=ws.path / "sub")
+    text, error = agent.refused("flow_run", flow="bad")
+    eq((error["reason_code"], error["context"]["source"]), ("FLOW_INVALID", ".aiflow/flows/bad.yaml"), "the refusal")
+    assert " .aiflow/flows/bad.yaml:1" in text, text
+    shown = ws.tasuki("run", "bad", "--json", cwd=ws.path / "sub").expect(2).error["context"]["source"]
+    eq(shown, "../.aiflow/flows/bad.yaml", "what a person in the same place sees")
+
+
 main(__name__)

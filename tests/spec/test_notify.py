@@ -54,6 +54,7 @@ def _(ws):
     eq((events[1]["failures"][0]["lines"], events[1]["workspace"]), (["first", "<last> & \\least"], str(ws.path)), "what failed, and where")
     eq((events[1]["failures"][0]["task"], events[2]["questions"][0]["question"]["question"]), ("a", "Which?"), "what happened")
     eq(marks(ws), ["notified.done", "notified.failure", "notified.question"], "the marks")
+    eq(ws.events("notify.failed"), [], "notifications that failed")
 
 
 @test("each end of a run is an event of its own; a cancelled run is none; a detached run notifies, too")

@@ -267,6 +267,49 @@ def _(ws):
               ("queue.stopped", {"reason": "EMPTY", "ran": answer["ran"]})], "the events")
 
 
+@test("again puts a request that is done or has failed back into the queue, which runs it once more; its runs stay")
+def _(ws):
+    add(ws, "RQ-done", "echo done >> trace")
+    add(ws, "RQ-failed", "echo failed >> trace; test -e mended")
+    run(ws, "RQ-done")
+    run(ws, "RQ-failed", code=7)
+    eq([shown(ws, id)["status"] for id in ("RQ-done", "RQ-failed")], ["done", "failed"], "before")
+    (ws.path / "mended").touch()
+    for id in ("RQ-done", "RQ-failed"):
+        for _ in range(2):  # one that is ready stays as it is
+            answer = call(ws, "request", "again", id).json
+            eq((answer["id"], answer["status"]), (id, "ready"), "the answer")
+        eq(shown(ws, id)["status"], "ready", "its status")
+    eq([e["data"] for e in ws.events("request.again")], [{"request_id": "RQ-done"}, {"request_id": "RQ-failed"}], "the events")
+    no_locks(ws)
+    eq(sorted(one["request_id"] for one in queue(ws)["ran"]), ["RQ-done", "RQ-failed"], "what the queue ran")
+    eq(([shown(ws, id)["status"] for id in ("RQ-done", "RQ-failed")], len(runs_of(ws, "RQ-done"))), (["done", "done"], 2), "after")
+    eq(sorted(trace(ws)), ["done", "done", "failed", "failed"], "what ran")
+
+
+@test("again refuses a request that runs, asks, is a draft or archived, or is broken, with what to do instead; nothing changes")
+def _(ws):
+    add(ws, "RQ-asks", ASK)
+    asks = run(ws, "RQ-asks", code=8)["run_id"]
+    for status_of in ("draft", "archived"):
+        add(ws, f"RQ-{status_of}", "true", status=status_of)
+    add(ws, "RQ-broken", "true").write_text("title: [\n")
+    add(ws, "RQ-runs", GATE)
+    proc, runs = begin(ws, "RQ-runs")
+    for id, code, reason, what in (("RQ-asks", 8, "NEEDS_INPUT", f"tasuki runs show {asks}"), ("RQ-runs", 4, "RUN_IN_PROGRESS", f"tasuki runs show {runs}"),
+                                   ("RQ-draft", 4, "CONFLICT", "tasuki request edit RQ-draft --status ready"),
+                                   ("RQ-archived", 4, "CONFLICT", "tasuki request edit RQ-archived --status ready"),
+                                   ("RQ-broken", 2, "INVALID_INPUT", None), ("RQ-none", 5, "REQUEST_NOT_FOUND", "tasuki request list")):
+        before = [call(ws, "request", "list").json["requests"], call(ws, "runs", "list").json["runs"]]
+        error = call(ws, "request", "again", id, code=code, reason=reason).error
+        assert what is None or what in error["next"], f"{id}: {error['next']}"
+        eq([[one["status"] for one in some] for some in (call(ws, "request", "list").json["requests"], call(ws, "runs", "list").json["runs"])],
+           [[one["status"] for one in some] for some in before], f"what there is after {id}")
+    eq(ws.events("request.again"), [], "events")
+    go(ws)
+    eq(ws.finish(proc).code, 0, "the run that was there")
+
+
 @test("100 requests run one after the other, each once, under one lock", quick=False)
 def _(ws):
     for n in range(100):

@@ -6,7 +6,8 @@ import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "mcp"), str(pathlib.Path(__file__).resolve().parent)]
+from agent import TASKS, Agent  # noqa: E402
 from flows import last_document, with_tool  # noqa: E402
 from harness.harness import main, test  # noqa: E402
 from http_common import Server  # noqa: E402
@@ -55,7 +56,15 @@ def _(ws):
              "proc template create t", "proc template create bad/id -- true", "probe none", "restore x", "doctor --mode x", "completion nonsense",
              "confirm", "confirm nonsense", "channel get x", "task next x", "task ask x", "task finish", "agent run", "agent run none x",
              "agent team none x", "agent dag", "sprint acquire", "sprint release --project-root none", "serve --port x", "serve --listen nonsense",
-             "mcp --tools nonsense", "status --unknown", "--lang xx status", "--root none status"]
+             "wait process bad/id", "wait workflow bad/id", "wait lock name", "proc create p --env KEY=*** -- true", "run flow.yaml --start a --tasks b",
+             "run none.yaml --tasks", "run --set x none.yaml", "request rm RQ-none", "request again RQ-none", "request edit RQ-none", "request show @0",
+             "request show @99", "request show @1x", "request run @+1", "queue add", "queue add --", "queue status x", "queue stop", "runs cancel RUN-none", "runs rm RUN-none",
+             "runs prune --keep x", "runs prune --older x", "runs tasks RUN-none", "runs graph RUN-none", "workers list", "workers stop none", "worker", "up none.yaml",
+             "down none.yaml", "restore none", "flow show none", "agents x", "own release bad/id", "own note a b", "own show bad/id", "own force-claim", "lock release name ../x",
+             "lock renew name a --ttl x", "lock release name a --token none", "lock renew name a --token none", "lock list --kind x", "proc attach none",
+             "proc update none", "proc restart none", "proc remove", "proc template update none --cwd /", "proc template use", "proc logs -n x", "proc logs --since x",
+             "proc logs none --grep [", "proc wait none --for x", "events --type x --since y", "events --since 2026-13-01", "version x", "init none x", "agent loop none x",
+             "agent teams x", "agent parallel x", "mcp --tools nonsense", "status --unknown", "--lang xx status", "--root none status"]
     keep(ws, "words of the command line", all_of(ws, lines))
 
 
@@ -148,7 +157,17 @@ def _(ws):
 
 IMPORTS = {
     "nothing": "", "a list": "- x\n", "version": "version: 9\nprocesses: {}\n", "processes a list": "version: 1\nprocesses: [x]\n", "a word": "version: 1\nprocesses: {a: x}\n",
-    "no command": "version: 1\nprocesses: {a: {cwd: /}}\n", "args": "version: 1\nprocesses: {a: {command: x, args: y}}\n", "key": "version: 1\nprocesses: {a: {command: x, nonsense: 1}}\n",
+    "no command": "version: 1\nprocesses: {a: {cwd: /}}\n", "args": "version: 1\nprocesses: {a: {command: x, args: y}}\n", "compose command list": "version: '0.5'\nprocesses: {a: {command: [x, {y: 1}]}}\n", "compose entrypoint": "version: '0.5'\nprocesses: {a: {entrypoint: {x: 1}}}\n",
+    "compose environment list": "version: '0.5'\nprocesses: {a: {command: x, environment: [y]}}\n", "compose disabled": "version: '0.5'\nprocesses: {a: {command: x, disabled: [y]}}\n",
+    "compose is_daemon": "version: '0.5'\nprocesses: {a: {command: x, is_daemon: 5}}\n", "compose log_location": "version: '0.5'\nprocesses: {a: {command: x, log_location: {y: 1}}}\n",
+    "compose depends map": "version: '0.5'\nprocesses: {a: {command: x, depends_on: {b: y}}}\n", "compose shell": "version: '0.5'\nshell: {shell_command: [x], shell_argument: {y: 1}}\nprocesses: {a: {command: x}}\n",
+    "compose processes": "version: '0.5'\nprocesses: [x]\n", "compose process": "version: '0.5'\nprocesses: {a: x}\n", "log": "version: 1\nprocesses: {a: {command: x, log: y}}\n",
+    "ready": "version: 1\nprocesses: {a: {command: x, ready: y}}\n", "ready log": "version: 1\nprocesses: {a: {command: x, ready: {log: '['}}}\n",
+    "ready port": "version: 1\nprocesses: {a: {command: x, ready: {port: 70000}}}\n", "health": "version: 1\nprocesses: {a: {command: x, health: {http: 'ftp://x'}}}\n",
+    "depends on itself": "version: 1\nprocesses: {a: {command: x, depends_on: {a: ready}}}\n", "depends on none": "version: 1\nprocesses: {a: {command: x, depends_on: {z: ready}}}\n",
+    "env a list": "version: 1\nprocesses: {a: {command: x, env: [y]}}\n", "env name": "version: 1\nprocesses: {a: {command: x, env: {'a=b': y}}}\n", "secrets": "version: 1\nsecrets: x\nprocesses: {}\n",
+    "twice": "version: 1\nprocesses: {a: {command: x}, a: {command: y}}\n", "template id": "version: 1\ntemplates: {'t t': {command: x}}\n", "template variable": "version: 1\ntemplates: {t: {command: '{{a b}}'}}\n",
+    "key": "version: 1\nprocesses: {a: {command: x, nonsense: 1}}\n",
     "id": "version: 1\nprocesses: {'a b': {command: x}}\n", "masked": "version: 1\nprocesses: {a: {command: x, env: {KEY: '***'}}}\n", "templates": "version: 1\ntemplates: {t: x}\n",
     "compose command": "version: '0.5'\nprocesses: {a: {command: {x: 1}}}\n", "compose environment": "version: '0.5'\nprocesses: {a: {command: x, environment: {y: 1}}}\n",
     "compose working_dir": "version: '0.5'\nprocesses: {a: {command: x, working_dir: [y]}}\n", "compose availability": "version: '0.5'\nprocesses: {a: {command: x, availability: y}}\n",
@@ -191,14 +210,61 @@ def _(ws):
 @test("inside a task")
 def _(ws):
     words = ["channel get none", "channel set 'a b' 1", "channel set", "channel add x y", "channel nonsense", "task spawn", "task spawn b", "task next none",
+             "channel set '' 1", "channel set a=b 1", "channel append a=b 1", "channel set k \"$(printf '\\377')\"", "channel append x", "channel add x 1 2", "task spawn b --", "task spawn 'a b' -- true", "task spawn a -- true",
+             "task finish x y", "task cancel x y", "task next", "task again --set x", "task ask q --type approval --option x", "task ask q --type selection",
              "task again x", "task ask", "task ask q --type nonsense", "task ask q --option x --type text", "task next a --unknown"]
     script = "; ".join(f"tasuki --json {one} >> told; echo \"= $? {one}\" | tr -d \"'\" >> told" for one in words)
     (ws.path / "in.yaml").write_text(json.dumps({"tasks": {"a": {"run": script}}}))
     ws.tasuki("run", "in.yaml", env=with_tool(ws))
-    documents = re.split(r"^= (.*)$", (ws.path / "told").read_text(), flags=re.MULTILINE)
+    documents = re.split(r"^= (.*)$", (ws.path / "told").read_text(errors="replace"), flags=re.MULTILINE)
     said = [re.findall('"message": *"(.*)"', document) or ["-"] for document in documents[::2]]
     lines = [f"{what}: {message[0]}" for message, what in zip(said, documents[1::2])]
     keep(ws, "inside a task", lines)
+
+
+WRITTEN = ('{"do": "set", "value": 1}', '{"do": "set", "key": "k"}', '{"do": "set", "key": "a b", "value": 1}', '{"do": "add", "key": "k", "value": "x"}', '{"do": "nonsense"}',
+           '{"do": 5}', '{"do": "next"}', '{"do": "next", "task": "none"}', '{"do": "goto", "task": "none"}', '{"do": "ask"}', '{"do": "ask", "question": 5}',
+           '{"do": "ask", "question": "q", "type": "x"}', '{"do": "ask", "question": "q", "type": "selection"}', '{"do": "ask", "question": "q", "options": "x"}',
+           '{"do": "spawn"}', '{"do": "spawn", "task": "b"}', '{"do": "spawn", "task": "b", "payload": {"run": []}}', '{"do": "spawn", "task": "b", "payload": {"run": "x", "y": 1}}',
+           '{"a b": 1}', '{"": 1}', "[1]", "{", "=1", "a b=1", "x", '{"a": 1, "a": 2}', "k=" + "x" * 200)
+
+
+@test("what a task writes")
+def _(ws):
+    lines = []
+    for text in WRITTEN:
+        (ws.path / "written").write_text(text + "\n")
+        (ws.path / "in.yaml").write_text("tasks: {a: 'cat written >> $TASUKI_OUTPUT'}\n")
+        stage = last_document(ws.tasuki("--json", "run", "in.yaml", env=with_tool(ws)))
+        failed = stage.get("failures") or [{}]
+        lines.append(f"{text[:90]}: {stage['status']} {failed[0].get('reason_code')} {failed[0].get('reason')}")
+    keep(ws, "what a task writes", lines)
+
+
+ASKS = (("none", {}), ("tools/call", {}), ("tools/call", {"name": 5}), ("tools/call", {"name": "none"}), ("tools/call", {"name": "lock_check", "arguments": 5}),
+        ("tools/call", {"name": "lock_check", "arguments": {"kind": "x"}}), ("tools/list", {"cursor": "none"}), ("resources/read", {}), ("resources/read", {"uri": "x"}),
+        ("resources/read", {"uri": "tasuki://none"}), ("resources/subscribe", {}), ("resources/subscribe", {"uri": "x"}), ("resources/unsubscribe", {}), ("prompts/get", {}),
+        ("prompts/get", {"name": "none"}), ("completion/complete", {}), ("completion/complete", {"ref": {"type": "ref/prompt", "name": "none"}, "argument": {"name": "x", "value": ""}}),
+        ("completion/complete", {"ref": {"type": "x"}, "argument": {}}), ("logging/setLevel", {}), ("logging/setLevel", {"level": "loud"}), ("logging/setLevel", {"level": "debug"}),
+        ("tasks/get", {}), ("tasks/get", {"taskId": "none"}), ("tasks/update", {}), ("tasks/update", {"taskId": "none"}), ("tasks/cancel", {"taskId": "none"}),
+        ("subscriptions/listen", {}), ("subscriptions/listen", {"notifications": 5}), ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["x"]}}),
+        ("initialize", {}), ("ping", {}), ("server/discover", {}))
+
+
+@test("over MCP")
+def _(ws):
+    lines = []
+    for is_modern in (False, True):
+        agent = Agent(ws, initialize=not is_modern)
+        for method, params in ASKS:
+            if (method, params) == ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["x"]}}) and is_modern:
+                continue  # it has no answer before its end
+            answer = agent.request(method, params, modern=is_modern, capabilities={"extensions": {TASKS: {}}} if method.startswith("tasks/") else None)
+            said = answer.get("error") or answer["result"]
+            text = f"{said['code']} {said['message']}" if "error" in answer else f"ok {said['content'][0]['text'][:200]}" if "content" in said else "ok"
+            lines.append(f"{'modern' if is_modern else 'legacy'} {method} {json.dumps(params)}: {text}")
+        agent.close()
+    keep(ws, "over MCP", lines)
 
 
 CALLS = (
@@ -215,6 +281,15 @@ CALLS = (
     ("POST", "/api/requests", {"title": 5}), ("POST", "/api/requests", {"title": "t", "depends_on": "x"}), ("POST", "/api/agents/run-dag", {"tasks": "x", "ulTaskId": "w"}),
     ("POST", "/api/agents/run-dag", {"tasks": [5], "ulTaskId": "w"}), ("POST", "/api/flows/run", {"flow": 5}), ("POST", "/api/flows/run", {"flow": "none.yaml"}),
     ("POST", "/api/confirm", {"token": "x"}), ("POST", "/api/processes/import", {"content": 5}), ("POST", "/api/wait", {"kind": "x", "id": "y"}), ("POST", "/api/doctor", {"mode": "x"}),
+    ("POST", "/api/locks/name/a", {}), ("POST", "/api/locks/name/a", {"wait": "x"}), ("POST", "/api/flows/run", {"flow": ""}), ("POST", "/api/flows/run", {"flow": "/etc/passwd"}),
+    ("POST", "/api/processes/import", {}), ("POST", "/api/processes/import", {"path": "none"}), ("DELETE", "/api/locks/name/a", {"token": 5}), ("POST", "/api/requests/RQ-none/run", {}),
+    ("POST", "/api/requests/RQ-none/again", {}), ("GET", "/api/requests/RQ-none", None), ("DELETE", "/api/requests/RQ-none", None), ("PUT", "/api/requests/RQ-none", {"title": "x"}),
+    ("POST", "/api/runs/RUN-none/cancel", {}), ("POST", "/api/runs/RUN-none/resume", {}), ("DELETE", "/api/runs/RUN-none", None), ("GET", "/api/runs/RUN-none/tasks", None),
+    ("GET", "/api/runs/RUN-none/logs", None), ("GET", "/api/runs/RUN-none/graph", None), ("GET", "/api/processes/none", None), ("DELETE", "/api/processes/none", None),
+    ("POST", "/api/processes/none/start", {}), ("POST", "/api/processes/none/stop", {"grace_period_ms": -1}), ("GET", "/api/processes/none/logs?lines=x", None),
+    ("GET", "/api/events?limit=0", None), ("GET", "/api/events?since=x", None), ("GET", "/api/events?after=-1", None), ("GET", "/api/locks?kind=x", None),
+    ("GET", "/api/flows/show?flow=none", None), ("GET", "/api/workflows/bad%2Fid", None), ("GET", "/api/status%zz", None), ("GET", "/api/runs?limit=%31%zz", None),
+    ("POST", "/api/templates", {"name": "t", "command": "true"}), ("DELETE", "/api/templates/none", None), ("POST", "/api/agents/run", {"subagentId": "none", "task": "x"}),
     ("POST", "/api/sprint", {"mode": "x"}), ("POST", "/api/sprint", {"mode": "acquire"}), ("POST", "/api/queue/start", {"max": -1}), ("POST", "/api/runs/RUN-none/answer", {"text": "x"}),
 )
 

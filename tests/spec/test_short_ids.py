@@ -129,6 +129,8 @@ def _(ws):
         eq(shown(ws, name)["id"], "RQ-build", name)
     for name in (id, id[3:], id[-5:], "@1"):
         eq(shown(ws, name)["id"], id, name)
+    for name in ("@", "@0", "@3", "@ 1", "@+1", "@-1", "@1x", "@01", "@:"):
+        ws.tasuki("request", "show", name, "--json").expect(5, "REQUEST_NOT_FOUND")
     eq(run(ws, "@1")["request_id"], id, "run")
     eq(call(ws, "request", "again", id[-5:]).json["id"], id, "again")
     eq(call(ws, "request", "edit", "buil", "--title", "new").json["id"], "RQ-build", "edit")

@@ -98,7 +98,7 @@ def _(ws):
     base.execute("BEGIN IMMEDIATE")
     changes = ["own claim v", "own release w", "own force-claim w --yes --instance other", "proc create q -- true", "proc update p --cwd /",
                "proc remove p", "proc import Procfile", "proc template create u -- true", "proc template update t --cwd /",
-               "proc template delete t", "proc template use t made", "own note busy"]
+               "proc template delete t", "proc template use t made", "own note busy", "own leave"]
     running = {words: ws.spawn("--json", *words.split()) for words in changes}
     for words, proc in running.items():
         result = ws.finish(proc)

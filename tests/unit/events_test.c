@@ -540,11 +540,13 @@ TEST(a_trail_that_cannot_be_made_is_an_error_and_leaves_no_file)
     fs = &faulty;
     event_trail_init(&trail, dir);
     ASSERT_INT(append(&trail, 0, 0, NULL), -1); /* it is never there, however often it is made */
+    ASSERT_STR(tsk_error_context(&err, "reason"), "Input/output error");
     event_trail_clear(&trail);
     faulty = fs_system_calls;
     faulty.fdatasync = sync_fail;
     event_trail_init(&trail, dir);
     ASSERT_INT(append(&trail, 0, 0, NULL), -1); /* its first line is not on the disk */
+    ASSERT_STR(tsk_error_context(&err, "reason"), "Input/output error");
     event_trail_clear(&trail);
     fs = &fs_system_calls;
     ASSERT(access("events.ndjson", F_OK) < 0);

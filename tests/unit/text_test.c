@@ -159,13 +159,16 @@ TEST(an_object_in_the_context_shows_as_json_and_null_as_a_dash)
     ASSERT_STR(message(&err, "en"), "-:{\"pid\":7}:{column}: {reason}");
 }
 
-TEST(a_value_that_is_no_json_leaves_its_placeholder_visible)
+TEST(a_value_that_is_no_json_or_lacks_the_key_leaves_its_placeholder_visible)
 {
     struct tsk_error err;
     error_set(&err, TSK_INVALID_INPUT, "yaml_invalid", "source", "a.yaml", "reason", "no", NULL);
     error_add_json(&err, "line", "{\"pid\":");
     error_add_json(&err, "column", "7");
     ASSERT_STR(message(&err, "en"), "a.yaml:{line}:7: no");
+    error_set(&err, TSK_LOCK_HELD, NULL, "lock", "name deploy", NULL);
+    error_add_json(&err, "holder", "{\"alive\":true}");
+    ASSERT_STR(message(&err, "en"), "The lock name deploy is held by another process (pid {holder.pid})");
 }
 
 TEST(a_message_that_does_not_fit_is_cut_between_characters)
