@@ -305,7 +305,7 @@ active proctype runner() {
   :: phase == GONE ->
        atomic {
          is_new = S.ph == GONE;
-         may_be_early = !has_begun && !is_new && S.srv == sid;
+         may_be_early = !has_begun && S.ph == OPEN && S.srv == sid;
          S.ep = (S.ep + 1 > epoch -> S.ep + 1 : epoch); epoch = S.ep;
          S.srv = sid; S.ph = SETTLING; S.fence = epoch * 8;
          i = 1;

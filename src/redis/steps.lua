@@ -66,14 +66,14 @@ local function list_of(session, tags)
 end
 
 -- server epoch lease owner: the runner is here, and nobody claims or renews until it says open. The answer says whether the run was
--- there before: NEW, SAME, or OTHER, on another server.
+-- there before: NEW, SAME, or OTHER, on another server. OTHER, too, if the one before had not opened it: what is out is not in the leases then.
 local function begin(a)
   if call('HEXISTS', meta, 'ended') == 1 then call('UNLINK', meta) end
-  local m = call('HMGET', meta, 'epoch', 'step', 'owner', 'server', 'was')
+  local m = call('HMGET', meta, 'epoch', 'step', 'owner', 'server', 'was', 'phase')
   if m[3] == a[5] and m[4] == a[2] then return {'OK', m[1], m[2], m[5]} end
   local epoch = math.max((tonumber(m[1]) or 0) + 1, tonumber(a[3]))
   local step = number(epoch * 4294967296 + 1) -- steps grow over epochs, whatever the server has forgotten
-  local was = not m[1] and 'NEW' or m[4] == a[2] and 'SAME' or 'OTHER'
+  local was = not m[1] and 'NEW' or m[4] == a[2] and m[6] == 'open' and 'SAME' or 'OTHER'
   call('HSET', meta, 'server', a[2], 'epoch', number(epoch), 'step', step, 'phase', 'settling',
     'lease', a[4], 'owner', a[5], 'was', was, 'fence', number(epoch * 4294967296))
   live('meta')

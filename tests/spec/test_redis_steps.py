@@ -254,6 +254,21 @@ def _(ws):
     eq(steps.next(2, 0, ends=[("1", fence, "x")])[3], "y", "its end")
 
 
+@test("who begins while another one had still to wait, on a server that forgot, waits a lease as well: nothing says what is out")
+def _(ws):
+    steps = Steps(ws)
+    steps.open()
+    steps.push("1")
+    steps.next(1)
+    eq(steps.begin("r2", 2)[3], "SAME", "after a run that was open here")
+    eq(steps.begin("r3", 3)[3], "OTHER", "after one that had not ended its wait")
+    steps.server = "S2"
+    eq(steps.begin("r4", 4)[3], "OTHER", "on another server")
+    eq(steps.begin("r5", 5)[3], "OTHER", "there, before that was open")
+    eq(steps.call("open", 0, "r5")[0], "OK", "open")
+    eq(steps.begin("r6", 6)[3], "SAME", "there, when it was open")
+
+
 @test("what is put back while the runner compares is queued once when the run is open; what ended meanwhile is not")
 def _(ws):
     steps = Steps(ws)
