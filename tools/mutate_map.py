@@ -71,7 +71,7 @@ class Map:
         another path because of the mutant)."""
         wanted = 0
         for line in lines:
-            wanted |= 1 << self.block_of(file, line)
+            wanted |= sum(1 << block for block in self.blocks_of(file, line))
         near, far = [], []
         for test in self.tests:
             if file in test.lines:
@@ -79,11 +79,12 @@ class Map:
                 (near if hit else far).append(test)
         return near, far
 
-    def block_of(self, file, line):
-        """The line at which the block of a line begins, or nearly: the last one before it that begins one."""
-        lines = self.blocks.get(file, [])
+    def blocks_of(self, file, line):
+        """The lines at which the blocks of a line begin, or nearly: the last one before it that begins one, and if it begins one
+        itself, the one before as well, because its first words may belong to that."""
+        lines = self.blocks.get(file, [0])
         at = bisect.bisect_right(lines, line)
-        return lines[at - 1] if at else lines[0] if lines else 0
+        return lines[max(0, at - 1 - (lines[at - 1] == line)): max(1, at)]
 
     # -- making -----------------------------------------------------------------------------------------------
 

@@ -107,8 +107,10 @@ TEST(where_no_file_is_without_a_name_a_log_is_compacted_and_no_private_name_is_l
     own_calls()->openat = no_tmpfile;
     put_lines(&out, 0, 3 * LINES_PER_MIB);
     scene_drop(&out, 2 * MIB);
+    close(open("p/log/stdout.new", O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); /* of one that was killed */
     compact(&p);
     ASSERT(size_of("p/log/stdout.log") <= MIB);
+    ASSERT(access("p/log/stdout.new", F_OK) < 0);
     ASSERT_INT(glob("p/.tsk-*", 0, NULL, &found), GLOB_NOMATCH);
     ASSERT_INT(glob("p/log/.tsk-*", 0, NULL, &found), GLOB_NOMATCH);
     close(p.dir);

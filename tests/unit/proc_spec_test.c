@@ -166,6 +166,23 @@ TEST(every_wrong_probe_is_refused_by_its_path)
                    "param_not_one_of");
 }
 
+TEST(only_the_counts_of_a_pattern_are_limited_and_not_its_other_numbers)
+{
+    static const char *const good[] = {"port 99999", "a99999{2}", "a\\\\{99999", "[0-9]{3,}x",
+                                       "a{2,3}b{4}", "a{255}",    "x{1}{0,1}"};
+    static const char *const bad[] = {"a{32768}", "a{1,32768}", "(a{200}){164}", "(a{2,200}){164,}", "x99999a{32768}"};
+    char text[256];
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(text, sizeof text, "{\"command\":\"x\",\"ready\":{\"log\":\"%s\"}}", good[i]);
+        json_t *spec CLEANUP_JSON = make(text);
+        ASSERT(json_object_get(json_object_get(spec, "ready"), "log"));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(text, sizeof text, "{\"command\":\"x\",\"ready\":{\"log\":\"%s\"}}", bad[i]);
+        assert_refused(text, "ready.log", "spec_regex");
+    }
+}
+
 TEST(a_probe_is_the_same_as_string_and_as_object)
 {
     static const struct {
