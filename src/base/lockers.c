@@ -116,26 +116,32 @@ size_t lockers_find(int fd, off_t byte, short type, pid_t *pids, size_t max)
     return count;
 }
 
+/* On some file systems (overlay, btrfs) the kernel's list has another device than fstat: then the inode counts, if only one process fits. */
 pid_t lockers_find_posix(int dir, const char *name, off_t byte)
 {
     char text[256], file[FILE_NAME_SIZE];
     struct stat st;
-    pid_t found = 0;
+    pid_t found = 0, similar = 0;
     FILE *locks = fs->fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? NULL : fopen("/proc/locks", "re");
     if (!locks)
         return 0;
     snprintf(file, sizeof file, "%02x:%02x:%llu", major(st.st_dev), minor(st.st_dev), (unsigned long long)st.st_ino);
+    const char *inode = strrchr(file, ':');
     while (!found && fgets(text, sizeof text, locks)) { /* "1: POSIX  ADVISORY  WRITE 812 fe:00:1234 120 120" */
-        char *word[8];
+        char *word[8], *colon;
         if (words_split(text, word, 8) < 8 || strcmp(word[1], "POSIX") != 0 || strcmp(word[3], "WRITE") != 0 ||
-            strcmp(word[5], file) != 0 || strtoll(word[6], NULL, 10) > byte)
+            !(colon = strrchr(word[5], ':')) || strcmp(colon, inode) != 0 || strtoll(word[6], NULL, 10) > byte)
             continue;
         pid_t pid = (pid_t)strtol(word[4], NULL, 10);
         bool is_there = strcmp(word[7], "EOF") == 0 || strtoll(word[7], NULL, 10) >= byte;
-        found = is_there && pid > 0 && pid != getpid() ? pid : 0;
+        if (!is_there || pid <= 0 || pid == getpid())
+            continue;
+        if (strcmp(word[5], file) == 0)
+            found = pid;
+        similar = similar == 0 || similar == pid ? pid : -1;
     }
     fclose(locks);
-    return found;
+    return found ? found : similar > 0 ? similar : 0;
 }
 
 int lockers_refuse(pid_t pid, enum tsk_code code, const char *named, const char *unnamed, struct tsk_error *err)

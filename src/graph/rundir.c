@@ -405,33 +405,21 @@ static bool end_from_journal(const struct rundir *run, json_t *stage, const json
     return true;
 }
 
-/* The stage is written behind the journal, so one that is newer needs no look. */
-static bool has_newer_journal(const struct rundir *run)
+/* D5. The stage says how the run ended and how long the journal was then, but a resume has begun since, and its runner was killed, or
+ * the disk was full, before it wrote a stage. */
+static bool was_resumed_since(const struct rundir *run, const json_t *stage, int64_t journal_size)
 {
-    struct stat journal, stage;
-    if (fs->fstatat(run->dir, "journal", &journal, AT_SYMLINK_NOFOLLOW) < 0 ||
-        fs->fstatat(run->dir, "stage.json", &stage, AT_SYMLINK_NOFOLLOW) < 0)
-        return false;
-    int64_t seconds = (int64_t)journal.st_mtim.tv_sec - stage.st_mtim.tv_sec;
-    return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
-}
-
-/* D5. The stage says how the run ended, but a resume has begun since, and its runner was killed, or the disk was full, before it
- * wrote a stage. */
-static bool was_resumed_since(const struct rundir *run, const json_t *stage)
-{
-    json_t *records CLEANUP_JSON = NULL;
+    struct stat st;
     struct tsk_error ignored; /* the stage stays as it is */
-    int64_t ended_ms, resumed_ms = -1;
-    if (!json_text_is(stage, "status", "FAILED") && !json_text_is(stage, "status", "CANCELLED"))
+    json_t *behind CLEANUP_JSON = NULL;
+    bool may_be = json_text_is(stage, "status", "FAILED") || json_text_is(stage, "status", "CANCELLED");
+    if (!may_be || !journal_size || fs->fstatat(run->dir, "journal", &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        st.st_size <= journal_size || journal_read_behind(run->dir, journal_size, &behind, &ignored) < 0)
         return false;
-    if (!has_newer_journal(run) || time_parse(json_get_string(stage, "ended_at", ""), &ended_ms) < 0 ||
-        read_records(run, &records, &ignored) < 0)
-        return false;
-    json_each (records, i, record)
+    json_each (behind, i, record)
         if (json_text_is(record, "e", "resume"))
-            resumed_ms = json_get_int(record, "t", -1);
-    return resumed_ms >= ended_ms;
+            return true;
+    return false;
 }
 
 /* 1: it says that nobody is to be looked for; 0: it says RUNNING, or there is none (*ret is NULL). *ret_size: how much of the journal is
@@ -447,7 +435,7 @@ static int rundir_look_at_stage(const struct rundir *run, json_t **ret, int64_t 
         return rundir_is_in_place(run) ? -1 : rundir_refuse_gone(run, err); /* D6 */
     *ret_size = json_get_int(*ret, RUN_JOURNAL_SIZE, 0);
     json_object_del(*ret, RUN_JOURNAL_SIZE);
-    if (was_resumed_since(run, *ret))
+    if (was_resumed_since(run, *ret, *ret_size))
         run_tasks_reopen(*ret);
     return !json_text_is(*ret, "status", "RUNNING");
 }
@@ -458,6 +446,17 @@ static bool is_being_made(const struct rundir *run, const json_t *records)
     struct stat st;
     return json_array_size(records) == 0 && fs->fstat(run->dir, &st) == 0 &&
            clock_now().wall_ms - (int64_t)st.st_mtim.tv_sec * 1000 < BEING_MADE_MS;
+}
+
+/* The stage is written behind the journal, so one that is newer needs no look. */
+static bool has_newer_journal(const struct rundir *run)
+{
+    struct stat journal, stage;
+    if (fs->fstatat(run->dir, "journal", &journal, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fs->fstatat(run->dir, "stage.json", &stage, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    int64_t seconds = (int64_t)journal.st_mtim.tv_sec - stage.st_mtim.tv_sec;
+    return seconds ? seconds > 0 : journal.st_mtim.tv_nsec >= stage.st_mtim.tv_nsec;
 }
 
 /* A run that can continue: at least one of its questions has its answer. */

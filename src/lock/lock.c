@@ -26,7 +26,7 @@ struct attempt {
     struct lock_record record;
     bool recovered, forced;
     bool has_ticket, is_place_kept;
-    bool goes_past; /* those before us in line do not take the free lock: they are stopped */
+    bool goes_past; /* those before us in line do not take the free lock */
     int idle_looks; /* in a row, at a free lock */
     bool gives_way; /* our time is up and a waiter is ahead of us: a free lock is left to that waiter */
     bool left_free; /* ... and the lock was free */
@@ -319,13 +319,15 @@ static bool is_head_stopped(const struct attempt *a)
     return guard_byte_holders(&a->guard, head, &pid, 1) == 1 && process_is_stopped(pid);
 }
 
-/* A free lock is not kept by a waiter that is stopped. One that runs may only be late on a busy machine: it has more time. */
+/* A free lock is not kept by a waiter that is stopped. One that runs may only be late on a busy machine: it has more time. Whether it is
+ * stopped costs a search through /proc, so few looks ask: the second, the fourth and the eighth. */
 static bool is_left_free(void *data)
 {
-    enum { STOPPED_LOOKS = 2, LATE_LOOKS = 15 };
+    enum { LATE_LOOKS = 15 };
     struct attempt *a = data;
     a->idle_looks = looks_takeable(a) ? a->idle_looks + 1 : 0;
-    return a->idle_looks >= LATE_LOOKS || (a->idle_looks >= STOPPED_LOOKS && is_head_stopped(a));
+    bool asks = a->idle_looks == 2 || a->idle_looks == 4 || a->idle_looks == 8;
+    return a->idle_looks >= LATE_LOOKS || (asks && is_head_stopped(a));
 }
 
 /* Gets in line and waits until nobody is before us, or those before us leave a free lock where it is. (A call of the library that
@@ -345,8 +347,8 @@ static int wait_in_line(struct attempt *a, int64_t deadline, struct tsk_error *e
     return a->goes_past ? 0 : after_wait(result, err);
 }
 
-/* The time is up, and somebody before us is about to take the free lock. A caller that has not taken it for a second is stopped.
- */
+/* The time is up, and somebody before us is about to take the free lock. If that has not happened for a second, it is ours: this call
+ * cannot wait longer. */
 static void leave_lock_to_line(struct attempt *a)
 {
     int64_t end = clock_now().boot_ms + LINE_LOOK_MS;

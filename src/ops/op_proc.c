@@ -100,7 +100,7 @@ static int run_start(struct op_call *call, json_t **ret, struct tsk_error *err)
     struct tsk_error *results CLEANUP_FREE = proc_args_results(ids);
     if (proc_start_ordered(&reg, names, count, !json_get_bool(call->args, "no_deps", false), results, err) < 0)
         return -1;
-    proc_args_forgive(call, results, count, TSK_PROCESS_ALREADY_RUNNING);
+    proc_args_forgive(call, &reg, names, results, count, TSK_PROCESS_ALREADY_RUNNING);
     proc_args_settle(call, &reg, names, count, results);
     if (proc_args_answer(call, &reg, ids, results, false, ret, err) < 0)
         return -1;
@@ -150,7 +150,7 @@ static int run_stop(struct op_call *call, json_t **ret, struct tsk_error *err)
     int64_t grace = json_get_int(call->args, "grace_period_ms", HOLD_GRACE_MS);
     if (proc_stop_many(&reg, names, count, grace, results, err) < 0)
         return -1;
-    proc_args_forgive(call, results, count, TSK_PROCESS_NOT_RUNNING);
+    proc_args_forgive(call, &reg, names, results, count, TSK_PROCESS_NOT_RUNNING);
     if (proc_args_answer(call, &reg, ids, results, true, ret, err) < 0)
         return -1;
     proc_others_warn(*ret, warning);
@@ -214,7 +214,7 @@ static int run_restart(struct op_call *call, json_t **ret, struct tsk_error *err
     for (size_t i = 0; i < count; i++) /* one that did not run is simply started */
         if (stopped[i].code != TSK_OK && stopped[i].code != TSK_PROCESS_NOT_RUNNING)
             started[i] = stopped[i];
-    proc_args_forgive(call, started, count, TSK_PROCESS_ALREADY_RUNNING);
+    proc_args_forgive(call, &reg, names, started, count, TSK_PROCESS_ALREADY_RUNNING);
     proc_args_settle(call, &reg, names, count, started);
     if (proc_args_answer(call, &reg, ids, started, false, ret, err) < 0)
         return -1;

@@ -241,11 +241,24 @@ bool proc_args_is_all(const struct op_call *call)
     return json_get_bool(call->args, "all", false);
 }
 
-void proc_args_forgive(const struct op_call *call, struct tsk_error *results, size_t count, enum tsk_code reached)
+/* A start is also refused where something is in its way that does not run as this process. */
+static bool is_running_now(struct proc_registry *reg, const char *id)
 {
-    for (size_t i = 0; proc_args_is_all(call) && i < count; i++)
-        if (results[i].code == reached || results[i].code == TSK_PROCESS_NOT_FOUND)
+    struct proc p CLEANUP(proc_clear) = {.dir = -1};
+    struct tsk_error ignored; /* the refusal of the start is reported then */
+    return proc_load(reg, id, &p, &ignored) == 0 &&
+           (p.view.state == PROC_RUNNING || strcmp(p.view.phase, "starting") == 0);
+}
+
+void proc_args_forgive(const struct op_call *call, struct proc_registry *reg, const char *const *ids,
+                       struct tsk_error *results, size_t count, enum tsk_code reached)
+{
+    for (size_t i = 0; proc_args_is_all(call) && i < count; i++) {
+        bool is_reached =
+            results[i].code == reached && (reached != TSK_PROCESS_ALREADY_RUNNING || is_running_now(reg, ids[i]));
+        if (is_reached || results[i].code == TSK_PROCESS_NOT_FOUND)
             results[i] = (struct tsk_error){.code = TSK_OK};
+    }
 }
 
 int proc_args_answer(struct op_call *call, struct proc_registry *reg, const json_t *ids,

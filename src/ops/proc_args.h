@@ -81,7 +81,8 @@ struct tsk_error *proc_args_results(const json_t *ids);
 bool proc_args_is_all(const struct op_call *call);
 /* With --all nobody has named the processes: one that another command has removed meanwhile, or brought to where this one brings
  * it (`reached`: the code that says so), is no error. */
-void proc_args_forgive(const struct op_call *call, struct tsk_error *results, size_t count, enum tsk_code reached);
+void proc_args_forgive(const struct op_call *call, struct proc_registry *reg, const char *const *ids,
+                       struct tsk_error *results, size_t count, enum tsk_code reached);
 
 /* The answer to an operation on several: one record or, for more than one id, `{"processes": […], "errors": […]}` with the
  * first error as the call's verdict. With one id, its error is the call's. */

@@ -736,4 +736,17 @@ def _(ws):
         ws.until(lambda: not ws.alive(record["pid"]), "its end")
 
 
+@test("start --all does not pass over a process that cannot start because its files were removed by hand")
+def _(ws):
+    p = Processes(ws)
+    p.create("api")
+    pid = p.start("api")["pid"]
+    shutil.rmtree(ws.path / ".aiflow/processes/api")
+    refused = p.call("start", "--all").json["errors"]
+    eq([(one["id"], one["error"]["reason_code"]) for one in refused], [("api", "ProcessAlreadyRunning")], "what is in the way")
+    assert "kill" in refused[0]["error"]["next"][0], refused
+    send(pid, signal.SIGTERM)
+    p.nothing_runs()
+
+
 main(__name__)
