@@ -314,7 +314,7 @@ class Logger:
         os.write(self.fd, text.encode() + b"\n")
 
 
-@test("a process's output is streamed as it is written, and gone on with by Last-Event-ID", slow=True)
+@test("a process's output is streamed as it is written, and continued by Last-Event-ID", slow=True)
 def _(ws):
     server = Server(ws)
     process = Logger(ws, server)
