@@ -236,11 +236,11 @@ int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struc
     return -1;
 }
 
-/* What is still so at the next look need not be read by it. */
+/* What is still so at the next look need not be read by it. A record whose paths are not UTF-8 has no `log` to put a size into. */
 static void registry_remember(struct proc_registry *reg, const struct memo_stamps *stamps, const struct proc *p)
 {
     json_t *record CLEANUP_JSON = stamps->is_usable && p->is_synced ? record_to_keep(reg, p) : NULL;
-    if (record)
+    if (json_is_object(json_object_get(record, "log")))
         memo_keep(reg->ws->memo, stamps, p, record);
 }
 

@@ -194,6 +194,21 @@ def _(ws):
     eq(scene.one()["state_name"], "NotStarted", "added again")
 
 
+@test("a record that has no log, because its path is not UTF-8, is whole at each look", init=False)
+def _(ws):
+    place = pathlib.Path(os.fsdecode(os.fsencode(ws.path) + b"/caf\xe9"))
+    place.mkdir()
+    run = lambda *args: ws.run([ws.binary, *args], cwd=place)  # noqa: E731
+    run("init").expect(0)
+    run("proc", "create", "p", "--", "true").expect(0)  # one that was never started is remembered at once
+    agent = Agent(ws, "--tools", "all", cwd=place)
+    first = agent.ok("get_process_status", id="p")
+    eq(agent.ok("get_process_status", id="p"), first, "the status")
+    eq([record["id"] for record in agent.ok("list_processes")["processes"]], ["p"], "the list")
+
+
+
+
 @test("what a process uses, the size of its log and the end of its directory are those of this moment")
 def _(ws):
     place = ws.path / "place"
