@@ -154,7 +154,7 @@ static int take_row(struct proc_registry *reg, const struct db_rows *rows, bool 
     reg->outbox_is_empty = !db_column_int(rows, 13);
     if (!to_show || !reg->ws->memo)
         return proc_read_row(reg, rows, ret, err);
-    struct proc p = {.dir = -1, .row = BUF_INIT};
+    struct proc p = {.dir = -1, .row = BUF_INIT, .history_offset = db_column_int(rows, 8)};
     snprintf(p.id, sizeof p.id, "%s", db_column_text(rows, 0));
     registry_put_row(&p.row, rows);
     bool is_known = memo_recall(reg->ws->memo, reg->dir, &p);

@@ -194,6 +194,17 @@ def _(ws):
     eq(scene.one()["state_name"], "NotStarted", "added again")
 
 
+@test("of a long history, a server that remembers shows what a command shows")
+def _(ws):
+    scene = Scene(ws, "p")
+    ws.tasuki("proc", "restart", "p").expect(0)
+    with open(scene.folder / "p" / "history", "a") as out:
+        out.write('{"time":1,"what":"gap","n":2,"stream":"both"}\n' * 400)
+    scene.remember("p")
+    shown = ws.tasuki("proc", "status", "p", "--json").expect(0).json["last_exits"]
+    eq(scene.agent.ok("get_process_status", id="p")["last_exits"], shown, "the last ends")
+
+
 @test("a record that has no log, because its path is not UTF-8, is whole at each look", init=False)
 def _(ws):
     place = pathlib.Path(os.fsdecode(os.fsencode(ws.path) + b"/caf\xe9"))
