@@ -281,8 +281,10 @@ static int list_rows(struct proc_registry *reg, bool to_show, struct proc **ret,
             BUG(!grown);
             *ret = grown;
         }
-        if (take_row(reg, &rows, to_show, &(*ret)[*ret_count], err) < 0)
+        if (take_row(reg, &rows, to_show, &(*ret)[*ret_count], err) < 0) {
+            proc_clear(&(*ret)[*ret_count]);
             return -1;
+        }
         ++*ret_count;
     }
 }

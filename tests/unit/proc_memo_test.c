@@ -1,8 +1,10 @@
 /* What a memo may trust when clocks and files behave as no other test can make them (proc/memo.h, M3). */
 #include "base/clock.h"
 #include "proc/memo.h"
+#include "proc/registry.h"
 #include "unit/scene.h"
 
+#include <malloc.h>
 #include <time.h>
 
 #define SECOND_NS INT64_C(1000000000)
@@ -189,4 +191,32 @@ TEST(a_full_memo_keeps_no_more_and_a_list_drops_what_it_has_not_seen)
     memo_scene_end(&first);
     memo_scene_end(&second);
     tsk_workspace_close(first.ws);
+}
+TEST(a_list_that_fails_at_a_row_keeps_none_of_its_memory)
+{
+    enum { ROUNDS = 100, ROW = 20000 };
+    struct tsk_error err;
+    struct proc_registry reg;
+    struct tsk_workspace *ws = scene_open();
+    char *command = memory_zeroed(1, ROW + 1);
+    size_t in_use = 0;
+    memset(command, 'x', ROW);
+    ASSERT(memo_begin(ws, 4));
+    ASSERT_OK(proc_registry_open(&reg, ws, &err));
+    ASSERT_OK(db_exec(&reg.db, &err,
+                      "INSERT INTO process (id, command, args, env, auto_start_on_restore, settings, state, created_at,"
+                      " updated_at) VALUES ('p', ?1, '[]', '{}', 0, 'none', '\"NotStarted\"', 0, 0)",
+                      DB_TEXT(command)));
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        struct proc *list;
+        size_t count;
+        if (i == ROUNDS)
+            in_use = mallinfo2().uordblks;
+        ASSERT_INT(proc_list_to_show(&reg, &list, &count, &err), -1);
+    }
+    size_t after = mallinfo2().uordblks;
+    ASSERT(after < in_use + ROUNDS * ROW / 2);
+    proc_registry_close(&reg);
+    free(command);
+    tsk_workspace_close(ws);
 }
