@@ -53,8 +53,12 @@ bool memo_recall(struct memo *memo, int processes, struct proc *p);
 /* Remembers what a look has found, if it may (M6, M7). `record`: of the process, without what it uses and its place. */
 void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct proc *p, const json_t *record);
 
+/* There is no row of this process any more. */
+void memo_forget(struct memo *memo, const char *id);
+
+/* Before a look reads rows. A full memo drops what no look has seen for the longest time. */
+uint64_t memo_begin_look(struct memo *memo);
 /* A list sees all that there are: the entries that it has not seen are dropped. */
-uint64_t memo_begin_list(struct memo *memo);
-void memo_end_list(struct memo *memo, uint64_t list);
+void memo_end_list(struct memo *memo, uint64_t look);
 
 #endif

@@ -196,6 +196,8 @@ static int find_row(struct proc_registry *reg, const char *id, bool to_show, str
     int found = db_next(&rows, err);
     if (found < 0)
         return -1;
+    if (!found && to_show && reg->ws->memo)
+        memo_forget(reg->ws->memo, id);
     if (!found)
         return proc_not_found(reg, id, err);
     if (take_row(reg, &rows, to_show, ret, err) == 0)
@@ -247,6 +249,8 @@ static void registry_remember(struct proc_registry *reg, const struct memo_stamp
 int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
 {
     struct memo_stamps stamps;
+    if (reg->ws->memo)
+        memo_begin_look(reg->ws->memo);
     if (find_row(reg, id, true, ret, err) < 0)
         return -1;
     bool is_known = ret->known;
@@ -362,7 +366,7 @@ static int registry_read_list(struct proc_registry *reg, bool to_show, struct pr
     struct proc *list = NULL;
     size_t count = 0;
     struct memo *memo = to_show ? reg->ws->memo : NULL;
-    uint64_t number = memo ? memo_begin_list(memo) : 0;
+    uint64_t number = memo ? memo_begin_look(memo) : 0;
     int result = list_rows(reg, to_show, &list, &count, err);
     struct memo_stamps *stamps CLEANUP_FREE = memo ? memory_zeroed(count + 1, sizeof *stamps) : NULL;
     if (result == 0)

@@ -183,7 +183,7 @@ TEST(a_full_memo_keeps_no_more_and_a_list_drops_what_it_has_not_seen)
     keep(&first);
     keep(&second);
     ASSERT(is_recalled(&first) && !is_recalled(&second));
-    uint64_t list = memo_begin_list(first.ws->memo);
+    uint64_t list = memo_begin_look(first.ws->memo);
     memo_end_list(first.ws->memo, list);
     ASSERT(!is_recalled(&first));
     keep(&second);
@@ -192,6 +192,29 @@ TEST(a_full_memo_keeps_no_more_and_a_list_drops_what_it_has_not_seen)
     memo_scene_end(&second);
     tsk_workspace_close(first.ws);
 }
+
+TEST(in_a_full_memo_what_was_seen_longest_ago_makes_room_for_a_later_look)
+{
+    struct memo_scene scenes[3] = {{.ws = NULL}};
+    memo_scene_make(&scenes[0], "q", 2);
+    struct memo *memo = scenes[0].ws->memo;
+    scenes[1].ws = scenes[2].ws = scenes[0].ws;
+    memo_scene_make(&scenes[1], "p", 2);
+    memo_scene_make(&scenes[2], "o", 2);
+    clock_step_ns = SECOND_NS;
+    keep(&scenes[0]);
+    keep(&scenes[1]);
+    memo_begin_look(memo);
+    ASSERT(is_recalled(&scenes[0]));
+    keep(&scenes[2]);
+    ASSERT(is_recalled(&scenes[0]) && is_recalled(&scenes[2]) && !is_recalled(&scenes[1]));
+    memo_forget(memo, "q");
+    ASSERT(is_recalled(&scenes[2]) && !is_recalled(&scenes[0]));
+    for (size_t i = 0; i < 3; i++)
+        memo_scene_end(&scenes[i]);
+    tsk_workspace_close(scenes[0].ws);
+}
+
 TEST(a_list_that_fails_at_a_row_keeps_none_of_its_memory)
 {
     enum { ROUNDS = 100, ROW = 20000 };
