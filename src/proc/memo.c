@@ -300,6 +300,15 @@ void memo_forget(struct memo *memo, const char *id)
     pthread_mutex_unlock(&memo->mutex);
 }
 
+void memo_end(struct memo *memo)
+{
+    pthread_mutex_lock(&memo->mutex);
+    memo->most = 0;
+    while (memo->count)
+        memo_drop(memo, memo->count - 1);
+    pthread_mutex_unlock(&memo->mutex);
+}
+
 uint64_t memo_begin_look(struct memo *memo)
 {
     pthread_mutex_lock(&memo->mutex);

@@ -55,6 +55,8 @@ void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct
 
 /* There is no row of this process any more. */
 void memo_forget(struct memo *memo, const char *id);
+/* Nothing is remembered from now on: another workspace has taken the place of this one. */
+void memo_end(struct memo *memo);
 
 /* Before a look reads rows. A full memo drops what no look has seen for the longest time. */
 uint64_t memo_begin_look(struct memo *memo);

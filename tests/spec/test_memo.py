@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 
@@ -218,6 +219,17 @@ def _(ws):
     eq([record["id"] for record in agent.ok("list_processes")["processes"]], ["p"], "the list")
 
 
+@test("when another workspace takes the place of one, what was remembered of the old one is let go")
+def _(ws):
+    scene = Scene(ws, "p")
+    aside = ws.path / "aside"
+    (ws.path / ".aiflow").rename(aside)
+    ws.tasuki("init").expect(0)
+    eq(scene.list(), [], "the new one")
+    eq(scene.is_remembered("p"), False, "the old one is remembered")
+    shutil.rmtree(ws.path / ".aiflow")
+    aside.rename(ws.path / ".aiflow")
+    scene.remember("p")
 
 
 @test("what a process uses, the size of its log and the end of its directory are those of this moment")

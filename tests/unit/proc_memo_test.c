@@ -215,6 +215,29 @@ TEST(in_a_full_memo_what_was_seen_longest_ago_makes_room_for_a_later_look)
     tsk_workspace_close(scenes[0].ws);
 }
 
+static int lowest_fd(void)
+{
+    int fd CLEANUP_FD = open("/", O_RDONLY | O_CLOEXEC);
+    return fd;
+}
+
+TEST(a_memo_that_has_ended_lets_go_of_its_locks_and_keeps_nothing)
+{
+    struct memo_scene scene = {.ws = NULL};
+    memo_scene_make(&scene, "p", 4);
+    clock_step_ns = SECOND_NS;
+    int before = lowest_fd();
+    keep(&scene);
+    ASSERT(is_recalled(&scene) && lowest_fd() > before);
+    memo_end(scene.ws->memo);
+    memo_begin_look(scene.ws->memo);
+    keep(&scene);
+    ASSERT(!is_recalled(&scene));
+    ASSERT_INT(lowest_fd(), before);
+    memo_scene_end(&scene);
+    tsk_workspace_close(scene.ws);
+}
+
 TEST(a_list_that_fails_at_a_row_keeps_none_of_its_memory)
 {
     enum { ROUNDS = 100, ROW = 20000 };
