@@ -90,6 +90,8 @@ static bool find_place(struct mcp_server *server)
         free(place);
         return false;
     }
+    if (server->places && server->places->ws->memo)
+        memo_end(server->places->ws->memo); /* calls may still be in the old one */
     memo_begin(ws, server->options.memo_most);
     BUG(fs->fstat(ws->state_dir, &opened) < 0);
     *place = (struct mcp_place){.ws = ws, .device = opened.st_dev, .inode = opened.st_ino, .next = server->places};

@@ -35,7 +35,7 @@ static void keep_note(struct tsk_workspace *ws, const struct who *who)
         who_write_note(ws, who->instance, who->note, &ignored);
 }
 
-/* With the mutex. A thread that still writes to the card of an earlier workspace keeps its descriptor. */
+/* With the mutex, with which cards are written, too. */
 static void open_card(struct mcp_server *server, struct tsk_workspace *ws, const char *instance)
 {
     int card CLEANUP_FD = who_card(ws, instance, &server->process);
@@ -67,6 +67,16 @@ static void name_agent(struct mcp_server *server, struct tsk_workspace *ws, cons
         open_card(server, ws, instance);
         server->named_in = ws;
     }
+    pthread_mutex_unlock(&server->mutex);
+}
+
+/* A card that is kept open is that of the workspace in which the agent was named last: another thread may be in a newer one. */
+static void note_call(struct mcp_server *server, struct tsk_workspace *ws, const char *instance, const char *operation)
+{
+    pthread_mutex_lock(&server->mutex);
+    bool is_own = server->has_card && server->named_in == ws && !atomic_load(&server->is_borrowed);
+    if (!is_own || !who_saw_at(server->card, operation))
+        who_saw(ws, instance, &server->process, operation);
     pthread_mutex_unlock(&server->mutex);
 }
 
@@ -125,8 +135,8 @@ void mcp_who_enter(struct mcp_request *request)
         return;
     }
     find_party(request, &who);
-    if (instance && !(server->has_card && !atomic_load(&server->is_borrowed) && who_saw_at(server->card, op->name)))
-        who_saw(request->ws, instance, &server->process, op->name);
+    if (instance)
+        note_call(server, request->ws, instance, op->name);
     who_enter(&who);
 }
 

@@ -27,14 +27,14 @@ struct memo_entry {
     struct proc_view view;
     struct proc_known *known;
     int lock_fd;
-    uint64_t list; /* the latest one that has seen it */
+    uint64_t look; /* the latest one that has seen it */
 };
 
 struct memo {
     pthread_mutex_t mutex;       /* of what follows */
     struct memo_entry **entries; /* by id */
     size_t count, room, most;
-    uint64_t list;
+    uint64_t looks;
 };
 
 /* ---- entries ---------------------------------------------------------------------------------------------------- */
@@ -101,15 +101,31 @@ static void memo_drop(struct memo *memo, size_t place)
     memmove(&memo->entries[place], &memo->entries[place + 1], (memo->count - place) * sizeof *memo->entries);
 }
 
+/* In a full memo, what was seen longest ago makes room for a later look. One list does not displace what it has seen itself. */
+static bool memo_make_room(struct memo *memo, uint64_t look)
+{
+    size_t oldest = 0;
+    if (memo->count < memo->most)
+        return true;
+    for (size_t i = 1; i < memo->count; i++)
+        if (memo->entries[i]->look < memo->entries[oldest]->look)
+            oldest = i;
+    if (!memo->count || memo->entries[oldest]->look >= look)
+        return false;
+    memo_drop(memo, oldest);
+    return true;
+}
+
 static void memo_put(struct memo *memo, struct memo_entry *entry)
 {
     size_t place = memo_place(memo, entry->id);
     if (memo_has_at(memo, place, entry->id))
         memo_drop(memo, place);
-    if (memo->count >= memo->most) {
+    if (!memo_make_room(memo, entry->look)) {
         entry_free(entry);
         return;
     }
+    place = memo_place(memo, entry->id);
     LIST_GROW(memo->entries, memo->count, memo->room, 16);
     memmove(&memo->entries[place + 1], &memo->entries[place], (memo->count - place) * sizeof *memo->entries);
     memo->entries[place] = entry;
@@ -230,7 +246,7 @@ bool memo_recall(struct memo *memo, int processes, struct proc *p)
     struct memo_entry *entry = memo_has_at(memo, place, p->id) ? memo->entries[place] : NULL;
     bool is_known = entry && entry_holds(entry, processes, &p->row, &usage);
     if (is_known) {
-        entry->list = memo->list;
+        entry->look = memo->looks;
         p->view = entry->view;
         p->view.usage = usage;
         p->known = entry->known;
@@ -270,24 +286,42 @@ void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct
         return;
     }
     pthread_mutex_lock(&memo->mutex);
-    entry->list = memo->list;
+    entry->look = memo->looks;
     memo_put(memo, entry);
     pthread_mutex_unlock(&memo->mutex);
 }
 
-uint64_t memo_begin_list(struct memo *memo)
+void memo_forget(struct memo *memo, const char *id)
 {
     pthread_mutex_lock(&memo->mutex);
-    uint64_t list = ++memo->list;
+    size_t place = memo_place(memo, id);
+    if (memo_has_at(memo, place, id))
+        memo_drop(memo, place);
     pthread_mutex_unlock(&memo->mutex);
-    return list;
 }
 
-void memo_end_list(struct memo *memo, uint64_t list)
+void memo_end(struct memo *memo)
+{
+    pthread_mutex_lock(&memo->mutex);
+    memo->most = 0;
+    while (memo->count)
+        memo_drop(memo, memo->count - 1);
+    pthread_mutex_unlock(&memo->mutex);
+}
+
+uint64_t memo_begin_look(struct memo *memo)
+{
+    pthread_mutex_lock(&memo->mutex);
+    uint64_t look = ++memo->looks;
+    pthread_mutex_unlock(&memo->mutex);
+    return look;
+}
+
+void memo_end_list(struct memo *memo, uint64_t look)
 {
     pthread_mutex_lock(&memo->mutex);
     for (size_t i = memo->count; i-- > 0;)
-        if (memo->entries[i]->list < list)
+        if (memo->entries[i]->look < look)
             memo_drop(memo, i);
     pthread_mutex_unlock(&memo->mutex);
 }

@@ -4,7 +4,8 @@
  * only if all of this is so at the moment of the new look; otherwise it is dropped, and everything is read.
  *  M1  The row has the same values: the query runs each time, and its columns are compared.
  *  M2  The directory and each file that the look has read have the same inode, size, mode and times as before that look read them, or
- *      are still absent. A file that is replaced has another inode; one that is written to has another time of change.
+ *      are still absent. A file that is replaced has another inode; one that is written to has another time of change, unless through
+ *      a shared mapping (mmap) that could already write to the page. No program of tasuki writes these files like that.
  *  M3  M2 proves something only if the time of change had passed when it was read: the kernel's clock for files stands still for some
  *      milliseconds (whole seconds on some file systems), and a second change would leave the same time. So an entry is made only
  *      when all times were older than that, and not used after the clock was set back further than that.
@@ -53,8 +54,14 @@ bool memo_recall(struct memo *memo, int processes, struct proc *p);
 /* Remembers what a look has found, if it may (M6, M7). `record`: of the process, without what it uses and its place. */
 void memo_keep(struct memo *memo, const struct memo_stamps *stamps, const struct proc *p, const json_t *record);
 
+/* There is no row of this process any more. */
+void memo_forget(struct memo *memo, const char *id);
+/* Nothing is remembered from now on: another workspace has taken the place of this one. */
+void memo_end(struct memo *memo);
+
+/* Before a look reads rows. A full memo drops what no look has seen for the longest time. */
+uint64_t memo_begin_look(struct memo *memo);
 /* A list sees all that there are: the entries that it has not seen are dropped. */
-uint64_t memo_begin_list(struct memo *memo);
-void memo_end_list(struct memo *memo, uint64_t list);
+void memo_end_list(struct memo *memo, uint64_t look);
 
 #endif

@@ -154,7 +154,7 @@ static int take_row(struct proc_registry *reg, const struct db_rows *rows, bool 
     reg->outbox_is_empty = !db_column_int(rows, 13);
     if (!to_show || !reg->ws->memo)
         return proc_read_row(reg, rows, ret, err);
-    struct proc p = {.dir = -1, .row = BUF_INIT};
+    struct proc p = {.dir = -1, .row = BUF_INIT, .history_offset = db_column_int(rows, 8)};
     snprintf(p.id, sizeof p.id, "%s", db_column_text(rows, 0));
     registry_put_row(&p.row, rows);
     bool is_known = memo_recall(reg->ws->memo, reg->dir, &p);
@@ -196,6 +196,8 @@ static int find_row(struct proc_registry *reg, const char *id, bool to_show, str
     int found = db_next(&rows, err);
     if (found < 0)
         return -1;
+    if (!found && to_show && reg->ws->memo)
+        memo_forget(reg->ws->memo, id);
     if (!found)
         return proc_not_found(reg, id, err);
     if (take_row(reg, &rows, to_show, ret, err) == 0)
@@ -236,17 +238,19 @@ int proc_load(struct proc_registry *reg, const char *id, struct proc *ret, struc
     return -1;
 }
 
-/* What is still so at the next look need not be read by it. */
+/* What is still so at the next look need not be read by it. A record whose paths are not UTF-8 has no `log` to put a size into. */
 static void registry_remember(struct proc_registry *reg, const struct memo_stamps *stamps, const struct proc *p)
 {
     json_t *record CLEANUP_JSON = stamps->is_usable && p->is_synced ? record_to_keep(reg, p) : NULL;
-    if (record)
+    if (json_is_object(json_object_get(record, "log")))
         memo_keep(reg->ws->memo, stamps, p, record);
 }
 
 int proc_load_to_show(struct proc_registry *reg, const char *id, struct proc *ret, struct tsk_error *err)
 {
     struct memo_stamps stamps;
+    if (reg->ws->memo)
+        memo_begin_look(reg->ws->memo);
     if (find_row(reg, id, true, ret, err) < 0)
         return -1;
     bool is_known = ret->known;
@@ -281,8 +285,10 @@ static int list_rows(struct proc_registry *reg, bool to_show, struct proc **ret,
             BUG(!grown);
             *ret = grown;
         }
-        if (take_row(reg, &rows, to_show, &(*ret)[*ret_count], err) < 0)
+        if (take_row(reg, &rows, to_show, &(*ret)[*ret_count], err) < 0) {
+            proc_clear(&(*ret)[*ret_count]);
             return -1;
+        }
         ++*ret_count;
     }
 }
@@ -360,7 +366,7 @@ static int registry_read_list(struct proc_registry *reg, bool to_show, struct pr
     struct proc *list = NULL;
     size_t count = 0;
     struct memo *memo = to_show ? reg->ws->memo : NULL;
-    uint64_t number = memo ? memo_begin_list(memo) : 0;
+    uint64_t number = memo ? memo_begin_look(memo) : 0;
     int result = list_rows(reg, to_show, &list, &count, err);
     struct memo_stamps *stamps CLEANUP_FREE = memo ? memory_zeroed(count + 1, sizeof *stamps) : NULL;
     if (result == 0)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 
@@ -31,7 +32,7 @@ class Scene:
             self.ws.until(lambda: self.list() and self.is_remembered(name), f"{name} is remembered")
 
     def is_remembered(self, name):
-        return any(link.endswith(f"/processes/{name}/holder.lock") for link in self.links())
+        return any(link.removesuffix(" (deleted)").endswith(f"/processes/{name}/holder.lock") for link in self.links())
 
     def links(self):
         for entry in pathlib.Path(f"/proc/{self.agent.proc.pid}/fd").iterdir():
@@ -187,11 +188,48 @@ def _(ws):
     eq((scene.one()["restart"], scene.one()["needs_restart"]), ("always", True), "updated")
     scene.remember("p")
     ws.tasuki("proc", "remove", "p", "--force").expect(0)
-    eq([record["id"] for record in scene.list()], ["q"], "removed")
     eq(scene.agent.refused("get_process_status", id="p")[1]["reason_code"], "ProcessNotFound", "its status")
     eq(scene.is_remembered("p"), False, "a removed one is remembered")
+    eq([record["id"] for record in scene.list()], ["q"], "removed")
     ws.tasuki("proc", "create", "p", "--", "true").expect(0)
     eq(scene.one()["state_name"], "NotStarted", "added again")
+
+
+@test("of a long history, a server that remembers shows what a command shows")
+def _(ws):
+    scene = Scene(ws, "p")
+    ws.tasuki("proc", "restart", "p").expect(0)
+    with open(scene.folder / "p" / "history", "a") as out:
+        out.write('{"time":1,"what":"gap","n":2,"stream":"both"}\n' * 400)
+    scene.remember("p")
+    shown = ws.tasuki("proc", "status", "p", "--json").expect(0).json["last_exits"]
+    eq(scene.agent.ok("get_process_status", id="p")["last_exits"], shown, "the last ends")
+
+
+@test("a record that has no log, because its path is not UTF-8, is whole at each look", init=False)
+def _(ws):
+    place = pathlib.Path(os.fsdecode(os.fsencode(ws.path) + b"/caf\xe9"))
+    place.mkdir()
+    run = lambda *args: ws.run([ws.binary, *args], cwd=place)  # noqa: E731
+    run("init").expect(0)
+    run("proc", "create", "p", "--", "true").expect(0)  # one that was never started is remembered at once
+    agent = Agent(ws, "--tools", "all", cwd=place)
+    first = agent.ok("get_process_status", id="p")
+    eq(agent.ok("get_process_status", id="p"), first, "the status")
+    eq([record["id"] for record in agent.ok("list_processes")["processes"]], ["p"], "the list")
+
+
+@test("when another workspace takes the place of one, what was remembered of the old one is let go")
+def _(ws):
+    scene = Scene(ws, "p")
+    aside = ws.path / "aside"
+    (ws.path / ".aiflow").rename(aside)
+    ws.tasuki("init").expect(0)
+    eq(scene.list(), [], "the new one")
+    eq(scene.is_remembered("p"), False, "the old one is remembered")
+    shutil.rmtree(ws.path / ".aiflow")
+    aside.rename(ws.path / ".aiflow")
+    scene.remember("p")
 
 
 @test("what a process uses, the size of its log and the end of its directory are those of this moment")

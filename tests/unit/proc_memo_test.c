@@ -1,8 +1,10 @@
 /* What a memo may trust when clocks and files behave as no other test can make them (proc/memo.h, M3). */
 #include "base/clock.h"
 #include "proc/memo.h"
+#include "proc/registry.h"
 #include "unit/scene.h"
 
+#include <malloc.h>
 #include <time.h>
 
 #define SECOND_NS INT64_C(1000000000)
@@ -181,7 +183,7 @@ TEST(a_full_memo_keeps_no_more_and_a_list_drops_what_it_has_not_seen)
     keep(&first);
     keep(&second);
     ASSERT(is_recalled(&first) && !is_recalled(&second));
-    uint64_t list = memo_begin_list(first.ws->memo);
+    uint64_t list = memo_begin_look(first.ws->memo);
     memo_end_list(first.ws->memo, list);
     ASSERT(!is_recalled(&first));
     keep(&second);
@@ -189,4 +191,78 @@ TEST(a_full_memo_keeps_no_more_and_a_list_drops_what_it_has_not_seen)
     memo_scene_end(&first);
     memo_scene_end(&second);
     tsk_workspace_close(first.ws);
+}
+
+TEST(in_a_full_memo_what_was_seen_longest_ago_makes_room_for_a_later_look)
+{
+    struct memo_scene scenes[3] = {{.ws = NULL}};
+    memo_scene_make(&scenes[0], "q", 2);
+    struct memo *memo = scenes[0].ws->memo;
+    scenes[1].ws = scenes[2].ws = scenes[0].ws;
+    memo_scene_make(&scenes[1], "p", 2);
+    memo_scene_make(&scenes[2], "o", 2);
+    clock_step_ns = SECOND_NS;
+    keep(&scenes[0]);
+    keep(&scenes[1]);
+    memo_begin_look(memo);
+    ASSERT(is_recalled(&scenes[0]));
+    keep(&scenes[2]);
+    ASSERT(is_recalled(&scenes[0]) && is_recalled(&scenes[2]) && !is_recalled(&scenes[1]));
+    memo_forget(memo, "q");
+    ASSERT(is_recalled(&scenes[2]) && !is_recalled(&scenes[0]));
+    for (size_t i = 0; i < 3; i++)
+        memo_scene_end(&scenes[i]);
+    tsk_workspace_close(scenes[0].ws);
+}
+
+static int lowest_fd(void)
+{
+    int fd CLEANUP_FD = open("/", O_RDONLY | O_CLOEXEC);
+    return fd;
+}
+
+TEST(a_memo_that_has_ended_lets_go_of_its_locks_and_keeps_nothing)
+{
+    struct memo_scene scene = {.ws = NULL};
+    memo_scene_make(&scene, "p", 4);
+    clock_step_ns = SECOND_NS;
+    int before = lowest_fd();
+    keep(&scene);
+    ASSERT(is_recalled(&scene) && lowest_fd() > before);
+    memo_end(scene.ws->memo);
+    memo_begin_look(scene.ws->memo);
+    keep(&scene);
+    ASSERT(!is_recalled(&scene));
+    ASSERT_INT(lowest_fd(), before);
+    memo_scene_end(&scene);
+    tsk_workspace_close(scene.ws);
+}
+
+TEST(a_list_that_fails_at_a_row_keeps_none_of_its_memory)
+{
+    enum { ROUNDS = 100, ROW = 20000 };
+    struct tsk_error err;
+    struct proc_registry reg;
+    struct tsk_workspace *ws = scene_open();
+    char *command = memory_zeroed(1, ROW + 1);
+    size_t in_use = 0;
+    memset(command, 'x', ROW);
+    ASSERT(memo_begin(ws, 4));
+    ASSERT_OK(proc_registry_open(&reg, ws, &err));
+    ASSERT_OK(db_exec(&reg.db, &err,
+                      "INSERT INTO process (id, command, args, env, auto_start_on_restore, settings, state, created_at,"
+                      " updated_at) VALUES ('p', ?1, '[]', '{}', 0, 'none', '\"NotStarted\"', 0, 0)",
+                      DB_TEXT(command)));
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        struct proc *list;
+        size_t count;
+        if (i == ROUNDS)
+            in_use = mallinfo2().uordblks;
+        ASSERT_INT(proc_list_to_show(&reg, &list, &count, &err), -1);
+    }
+    size_t after = mallinfo2().uordblks;
+    ASSERT(after < in_use + ROUNDS * ROW / 2);
+    proc_registry_close(&reg);
+    free(command);
+    tsk_workspace_close(ws);
 }

@@ -1,7 +1,8 @@
 /* Tasks and the connections that began them: what may be gone by the time that somebody looks. And who listens: what
- * may have happened by then. */
+ * may have happened by then. And the card of the agent, which another thread may exchange. */
 #include "mcp/internal.h"
 #include "mcp/signals.h"
+#include "own/instance.h"
 #include "unit/scene.h"
 
 #include <malloc.h>
@@ -152,5 +153,54 @@ TEST(what_a_client_does_as_soon_as_it_is_listening_is_news)
     mcp_link_end(link, SCENE_DEADLINE_MS);
     mcp_link_free(link);
     mcp_server_free(server);
+    tsk_workspace_close(ws);
+}
+
+/* ---- cards ---- */
+
+static struct mcp_server *card_server;
+static int cards_written;
+
+/* Another call in a newer workspace puts another file behind the card's descriptor, and it needs the mutex for this. */
+static ssize_t pwrite_card(int fd, const void *data, size_t len, off_t offset)
+{
+    if (fd == card_server->card) {
+        ASSERT_INT(pthread_mutex_trylock(&card_server->mutex), EBUSY);
+        cards_written++;
+    }
+    return fs_system_calls.pwrite(fd, data, len, offset);
+}
+
+static bool identify_self(void *data, char *ret_instance, size_t size)
+{
+    struct tsk_error err;
+    struct proc_id self;
+    struct instance instance;
+    ASSERT_INT(proc_id_of(getpid(), &self), 0);
+    ASSERT_OK(instance_register(data, &self, &instance, &err));
+    snprintf(ret_instance, size, "%s", instance.id);
+    return false;
+}
+
+TEST(while_a_call_is_noted_on_the_agents_card_nobody_exchanges_the_card)
+{
+    struct tsk_error err;
+    struct fs_calls calls = fs_system_calls;
+    struct tsk_workspace *ws = scene_open();
+    signals_take(-1, false);
+    calls.pwrite = pwrite_card;
+    ASSERT_OK(mcp_server_new(
+        &(struct mcp_options){
+            .root = ".", .lang = LANG_EN, .is_told = true, .identify = identify_self, .identify_data = ws},
+        &card_server, &err));
+    fs = &calls;
+    struct mcp_link *link = mcp_link_new(card_server, keep, NULL);
+    json_decref(ask(link, "tools/call",
+                    json_pack("{s:s, s:{s:s, s:s}}", "name", "lock_acquire", "arguments", "kind", "name", "id", "a")));
+    ASSERT_INT(cards_written, 1);
+    mcp_link_end(link, SCENE_DEADLINE_MS);
+    mcp_link_free(link);
+    mcp_server_free(card_server);
+    fs = &fs_system_calls;
     tsk_workspace_close(ws);
 }
