@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
-from flows import last_document, only_run, trace, write_flow  # noqa: E402
+from flows import last_document, only_run, run_ids, trace, write_flow  # noqa: E402
 from harness.harness import children_of, eq, main, test  # noqa: E402
 from harness.redis import Redis  # noqa: E402
 from harness.redis_proxy import Proxy  # noqa: E402
@@ -83,6 +83,15 @@ def _(ws):
     a, b, c, d = [(ws.path / f"logs.{t}").read_text() for t in "abcd"]
     eq((a == b, b == c, c == d), (True, True, False), "whether two tasks in turn had the same file")
     eq(ws.tasuki("runs", "logs", only_run(ws)).expect(0).out.count("word-of-c"), 1, "how often the output is in the logs")
+
+
+@test("what a task has left running prints nothing into the log of a later task at its place")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    run(ws, redis, "tasks: {t: {run: '(until test -e go; do sleep 0.05; done; echo secret; touch said) &'}}\n")
+    run(ws, redis, "tasks: {t: {run: 'touch go; until test -e said; do sleep 0.05; done; echo mine'}}\n")
+    eq([ws.tasuki("runs", "logs", one).expect(0).out.split("\n").count("secret") for one in run_ids(ws)], [0, 0], "how often it is in the logs")
 
 
 @test("a worker that is killed: its task ends with it, and runs again on another one, at once", slow=True)
