@@ -17,6 +17,7 @@
 #define REMOTE_READ    65536
 #define EPOCHS_PER_RUN 1024 /* the epochs of one runner; a resume begins with the next 1024 */
 #define REMOTE_END_MS  8000
+#define SUCCESSORS_MAX 2 /* links that are started because one was killed at the end */
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */
 
@@ -145,6 +146,7 @@ void remote_end(struct runner *runner)
     struct tsk_error err;
     int64_t until = clock_now().boot_ms + REMOTE_END_MS;
     char data[REMOTE_READ];
+    int successors = 0;
     if (remote->fd < 0)
         return;
     remote_flush(runner);
@@ -159,7 +161,7 @@ void remote_end(struct runner *runner)
             continue;
         bool was_killed = link_was_killed(remote);
         link_reap(runner);
-        if (!was_killed || link_start(runner, &err) < 0)
+        if (!was_killed || successors++ == SUCCESSORS_MAX || link_start(runner, &err) < 0)
             break;
         remote_say(runner, "end", NULL);
     }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 
@@ -317,6 +318,32 @@ def _(ws):
     key = f"tasuki:{{{only_run(ws)}}}:"
     eq(redis.call("KEYS", key + "*"), [key + "meta"], "keys of the run")
     eq(redis.call("HGETALL", key + "meta"), ["ended", "1"], "what is left of it")
+
+
+@test("links that are killed at the end of a run, one after the other: two more are started, and the run ends")
+def _(ws):
+    redis = Redis(ws)
+    proxy = Proxy(ws, redis.port)
+    redis.worker("-j", "1")
+    folder = ws.path.parent / "programs"
+    folder.mkdir()
+    shutil.copy(ws.build / "tasuki", folder)
+    program = folder / "tasuki-worker"
+    program.write_text(f"""#!/bin/sh
+test "$1" != link || echo >> {folder}/links
+test "$1" != link || ! test -e {folder}/kill || kill -9 $$
+exec {ws.build}/tasuki-worker "$@"
+""")
+    program.chmod(0o755)
+    proxy.refuse = (LAST_STEP, 1000000)
+    runner = ws.spawn_command([folder / "tasuki", "run", write_flow(ws, "tasks: {t: {run: 'true'}}\n"), "--json"],
+                              env=redis.env({"TASUKI_REDIS": proxy.url}))
+    ws.until(lambda: proxy.lost, "the last step")
+    (folder / "kill").touch()
+    (link,) = [pid for pid in children_of(runner.pid) if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "tasuki-worker"]
+    os.kill(link, signal.SIGKILL)
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq((folder / "links").read_text(), "\n\n\n", "links")
 
 
 @test("a question of a task on a worker is answered as one here")
