@@ -13,7 +13,7 @@
  *      The mark stays (remote_mark.h), so that nothing begins before the attempts that are out have ended.
  *
  * To the link: `open ROOT EPOCH LEASE INTERRUPTED LOCAL`, `files HASH PATH`, `channel SESSION VERSION OLD TEXT`, `forget SESSION OLD`, `push ID SESSION TAGS SPEC VALUES`, `stop ID`, `ack ID`,
- * `end`. From it: `claimed ID FENCE WORKER COMMIT`, `log ID FENCE OFFSET BYTES`, `end ID FENCE WORKER RESULT`, `lost ID WHY WORKER`, `gone ID`
+ * `end`. From it: `claimed ID FENCE NAME COMMIT WORKER`, `log ID FENCE OFFSET BYTES`, `end ID FENCE WORKER RESULT`, `lost ID WHY WORKER`, `gone ID`
  * (stopped before it began), `places N`, `nobody OTHERS`, `version WORKER`, `away WHY`, `here`, `stale`, `open`. */
 #ifndef GRAPH_REMOTE_H
 #define GRAPH_REMOTE_H
