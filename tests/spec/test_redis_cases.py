@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from flows import journal, last_document, only_run, run_ids, trace, write_flow
@@ -202,6 +203,43 @@ def _(ws):
     eq(len(said), 1, f"how often the runner names the worker, and where to look, in {result.err}")
     eq(sorted(trace(ws)), ["a", "b"], "what ran")
     eq([(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")], [("version", 0)], "events of what the worker has returned, of two")
+
+
+LINK = """#!{python} -S
+import os, struct, sys
+if sys.argv[1] != "link":
+    os.execv({real!r}, [{real!r}, *sys.argv[1:]])
+put = lambda *words: b"".join(struct.pack("<I", len(word)) + word + b"\\0" for word in words)
+frame = lambda data: struct.pack("<I", len(data)) + data
+stream, why = os.fdopen(3, "rb"), b"version"
+while head := stream.read(4):
+    data = stream.read(struct.unpack("<I", head)[0])
+    words = []
+    while data:
+        size = struct.unpack("<I", data[:4])[0]
+        words, data = [*words, data[4:4 + size]], data[5 + size:]
+    if words[0] == b"push":
+        id = words[1]
+        os.write(3, frame(put(b"claimed", id, b"1", b"w", b"", b"w.1.1")) + frame(put(b"lost", id, why, b"w.1.1")))
+        why = b"lease"
+    if words[0] == b"end":
+        break
+"""
+
+
+@test("a worker that has returned a task because of its version, and is lost with it later: the start is said before the loss")
+def _(ws):
+    redis = Redis(ws)
+    folder = ws.path.parent / "programs"
+    folder.mkdir()
+    shutil.copy(ws.build / "tasuki", folder)
+    (folder / "tasuki-worker").write_text(LINK.format(python=sys.executable, real=str(ws.build / "tasuki-worker")))
+    (folder / "tasuki-worker").chmod(0o755)
+    flow = write_flow(ws, "tasks: {t: {run: 'true'}}\n")
+    result = ws.run([folder / "tasuki", "run", flow, "--json"], None, redis.env(), None, 60)
+    eq(last_document(result.expect(7))["failures"][0]["task"], "t", "the task that was lost three times")
+    told = [(e["type"], e["data"].get("why")) for e in ws.events() if e["type"] in ("task.started", "task.lost")]
+    eq(told, [("task.started", None), ("task.lost", "version"), *[("task.started", None), ("task.lost", "lease")] * 3], "events")
 
 
 @test("runner and worker whose programs store their data in different ways say so, once, and the run waits for another worker")
