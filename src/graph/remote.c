@@ -17,6 +17,7 @@
 #define REMOTE_READ    65536
 #define EPOCHS_PER_RUN 1024 /* the epochs of one runner; a resume begins with the next 1024 */
 #define REMOTE_END_MS  8000
+#define SUCCESSORS_MAX 2 /* links that are started because one was killed at the end */
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */
 
@@ -145,6 +146,7 @@ void remote_end(struct runner *runner)
     struct tsk_error err;
     int64_t until = clock_now().boot_ms + REMOTE_END_MS;
     char data[REMOTE_READ];
+    int successors = 0;
     if (remote->fd < 0)
         return;
     remote_flush(runner);
@@ -159,7 +161,7 @@ void remote_end(struct runner *runner)
             continue;
         bool was_killed = link_was_killed(remote);
         link_reap(runner);
-        if (!was_killed || link_start(runner, &err) < 0)
+        if (!was_killed || successors++ == SUCCESSORS_MAX || link_start(runner, &err) < 0)
             break;
         remote_say(runner, "end", NULL);
     }
@@ -239,12 +241,12 @@ static void say_started(struct runner *runner, struct running *slot)
                 true);
 }
 
-/* It executes the task after all: a worker of that name has our version now. */
+/* It executes the task after all. */
 static void version_is_ours(struct runner *runner, struct running *slot)
 {
     if (!slot->remote.is_unsaid)
         return;
-    json_object_del(runner->remote.other_versions, slot->remote.worker);
+    json_object_del(runner->remote.other_versions, slot->remote.process);
     say_started(runner, slot);
 }
 
@@ -253,11 +255,13 @@ static void take_claimed(struct runner *runner, struct running *slot, struct par
     struct now now = clock_now();
     const char *fence = parcel_text(&words), *worker = parcel_text(&words);
     take_commit(runner, slot, worker, parcel_text(&words));
+    const char *process = parcel_text(&words);
     slot->remote.is_claimed = true;
     slot->remote.log_at = 0;
     if (!slot->is_log_named)
         task_log_goes_on(runner, slot);
     snprintf(slot->remote.worker, sizeof slot->remote.worker, "%s", worker);
+    snprintf(slot->remote.process, sizeof slot->remote.process, "%s", process);
     snprintf(slot->remote.fence, sizeof slot->remote.fence, "%s", fence);
     slot->started_ms = now.boot_ms;
     slot->started_wall_ms = now.wall_ms;
@@ -268,7 +272,7 @@ static void take_claimed(struct runner *runner, struct running *slot, struct par
                                  .worker = view_worker(runner, worker, slot->remote.commit),
                                  .takeovers = (uint8_t)slot->remote.takeovers,
                                  .started_ms = now.wall_ms});
-    slot->remote.is_unsaid = json_object_get(runner->remote.other_versions, worker) != NULL;
+    slot->remote.is_unsaid = json_object_get(runner->remote.other_versions, process) != NULL;
     if (!slot->remote.is_unsaid)
         say_started(runner, slot);
 }
@@ -385,14 +389,14 @@ static void name_version(struct runner *runner, const char *id)
 }
 
 /* A worker that has returned a task because of its version returns each one: it has an event once. */
-static bool say_version(struct runner *runner, const char *worker, const char *id)
+static bool say_version(struct runner *runner, const char *id)
 {
     struct remote *remote = &runner->remote;
-    if (json_object_get(remote->other_versions, worker))
+    if (json_object_get(remote->other_versions, id))
         return false;
     if (!remote->other_versions)
         remote->other_versions = json_object();
-    json_object_set_new(remote->other_versions, worker, json_true());
+    json_object_set_new(remote->other_versions, id, json_true());
     name_version(runner, id);
     return true;
 }
@@ -405,7 +409,9 @@ static void take_lost(struct runner *runner, struct running *slot, const char *w
     uint8_t on_interrupt = task ? task->on_interrupt : INTERRUPT_RERUN;
     bool is_sure = strcmp(why, "unsure") != 0, has_begun = strcmp(why, LOST_VERSION) != 0;
     slot->remote.takeovers += is_sure && has_begun;
-    if (is_sure && (has_begun || say_version(runner, slot->remote.worker, worker)))
+    if (is_sure && has_begun && slot->remote.is_unsaid)
+        say_started(runner, slot);
+    if (is_sure && (has_begun || say_version(runner, worker)))
         runner_fact(runner, "task.lost", slot->claim.session, slot->claim.task,
                     json_pack("{s:i, s:s, s:s, s:i}", "attempt", (int)slot->claim.attempt, "worker", worker, "why", why,
                               "times", (int)slot->remote.takeovers),

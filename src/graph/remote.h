@@ -7,13 +7,13 @@
  *      that a worker of another version returns has not begun: it is sent again, and not counted.
  *  R3  Each push has its own id, `<fence>.<place>.<times>`, so that a late message about an earlier push is not taken for this
  *      one.
- *  R4  A link that dies is started again. The attempts that it had sent out count as lost.
+ *  R4  A link that dies is started again, at the end of a run twice at most. The attempts that it had sent out count as lost.
  *  R5  With --local a worker of this run only is a child, too. It ends with the runner: its descriptor 3 is closed then.
  *  R6  A runner that is cancelled twice does not wait for a server that cannot be reached: it leaves the run as if it had died.
  *      The mark stays (remote_mark.h), so that nothing begins before the attempts that are out have ended.
  *
  * To the link: `open ROOT EPOCH LEASE INTERRUPTED LOCAL`, `files HASH PATH`, `channel SESSION VERSION OLD TEXT`, `forget SESSION OLD`, `push ID SESSION TAGS SPEC VALUES`, `stop ID`, `ack ID`,
- * `end`. From it: `claimed ID FENCE WORKER COMMIT`, `log ID FENCE OFFSET BYTES`, `end ID FENCE WORKER RESULT`, `lost ID WHY WORKER`, `gone ID`
+ * `end`. From it: `claimed ID FENCE NAME COMMIT WORKER`, `log ID FENCE OFFSET BYTES`, `end ID FENCE WORKER RESULT`, `lost ID WHY WORKER`, `gone ID`
  * (stopped before it began), `places N`, `nobody OTHERS`, `version WORKER`, `away WHY`, `here`, `stale`, `open`. */
 #ifndef GRAPH_REMOTE_H
 #define GRAPH_REMOTE_H

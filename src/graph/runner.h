@@ -121,6 +121,7 @@ struct running {
         char fence[24];
         int64_t log_at;                       /* bytes of its log that are here */
         char worker[128], commit[COMMIT_MAX]; /* commit: only if it is another one than here */
+        char process[160];                    /* of the worker: many may have one name */
     } remote;
 };
 
@@ -136,7 +137,7 @@ struct remote {
     int64_t places;         /* of all workers; -1: not known */
     bool has_said_version;  /* that there is a worker of another version */
     char away[256];         /* why the link cannot reach the server; "": it can */
-    json_t *other_versions; /* workers that have returned a task because of its version: name → true; NULL: none */
+    json_t *other_versions; /* workers that have returned a task because of its version: process → true; NULL: none */
     char files[SHA256_HEX_SIZE]; /* the hash of what travels with it; "": nothing */
     char commit[COMMIT_MAX];     /* that is checked out here; "": not known */
 };

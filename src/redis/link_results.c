@@ -51,7 +51,7 @@ static void take_claim(struct link *l, struct out *out, const char *fence, const
     const char *told = field_of(fields, "n").data; /* NAME, a tab, COMMIT */
     snprintf(name, sizeof name, "%.*s", (int)strcspn(told, "\t"), told);
     const char *tab = strchr(told, '\t');
-    link_tell(l, "claimed", out->id, out->fence, name, tab ? tab + 1 : "", NULL);
+    link_tell(l, "claimed", out->id, out->fence, name, tab ? tab + 1 : "", out->worker, NULL);
 }
 
 static void result_take_end(struct link *l, struct out *out, const char *entry, const char *worker, struct piece result)

@@ -65,7 +65,7 @@ static bool revoke_page(struct link *l, const redisReply *page)
 {
     char order[300];
     struct tsk_error err;
-    for (size_t i = 2; i + 1 < page->elements; i += 2) {
+    for (size_t i = 3; i + 1 < page->elements; i += 2) {
         const char *id = reply_text(page, i), *state = reply_text(page, i + 1), *worker = strchr(state, ' ');
         if (!worker)
             continue;
@@ -84,7 +84,7 @@ static bool revoke_all(struct link *l)
         step(l, &command, "holders");
         if (!ask(l, &command, &reply) || !revoke_page(l, reply))
             return false;
-        if (reply->elements < 4)
+        if (strcmp(reply_text(reply, 2), "1") != 0)
             return true;
     }
 }

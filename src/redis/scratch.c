@@ -3,6 +3,7 @@
 #include "base/listing.h"
 #include "redis/guard.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +26,27 @@ int scratch_note(int attempts, size_t place, uint64_t fence, const char *root)
     return len == (ssize_t)sizeof record ? 0 : -1;
 }
 
+/* S2 of the version before: the names of the logs. */
+static void end_attempt_of(const char *name)
+{
+    char *rest;
+    if (strncmp(name, "log.", 4) != 0)
+        return;
+    strtoul(name + 4, &rest, 10);
+    uint64_t fence = *rest == '.' ? strtoull(rest + 1, &rest, 10) : 0;
+    if (fence && *rest == '.')
+        guard_end_tree(rest + 1, fence);
+}
+
 /* S2. A file that is cut off has nothing behind its end. */
 static void end_attempts_of(int dir)
 {
     struct attempt_record record;
+    struct listing names CLEANUP(listing_close) = {.fd = -1};
     int fd CLEANUP_FD = fs->openat(dir, SCRATCH_ATTEMPTS, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT && listing_open(&names, dir, ".", LISTING_SORTED) == 0)
+        for (const char *one; (one = listing_next(&names));)
+            end_attempt_of(one);
     for (off_t at = 0; fd >= 0 && fs->pread(fd, &record, sizeof record, at) == (ssize_t)sizeof record;
          at += sizeof record) {
         record.root[sizeof record.root - 1] = '\0';

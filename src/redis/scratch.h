@@ -2,6 +2,7 @@
  *
  *  S1  `life` in it is locked as long as the worker lives. It gets its name after it was locked.
  *  S2  The file `attempts` has a record for each place: the fence and the run of its attempt. It is there before the attempt's process.
+ *      The version before had no such file, but names of logs: log.PLACE.FENCE.RUN.
  *  S3  The directory of a dead worker is removed by the worker's guard, or by the next worker that starts on this machine. The
  *      processes that its attempts left are ended first, because the guard may have been killed, too. */
 #ifndef REDIS_SCRATCH_H

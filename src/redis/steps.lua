@@ -80,24 +80,22 @@ local function begin(a)
   return {'OK', number(epoch), step, was}
 end
 
--- server step owner: a page of the attempts that workers have, each with its state. They are noted as revoked until their workers have
--- ended them, and are not listed again: an end between two pages hides none of the others. What has ended is left out.
+-- server step owner: of a page of leases the attempts that workers have, each with its state, behind whether there may be more leases. They
+-- are noted as revoked until their workers have ended them, and are not listed again. What has ended is left out.
 local function holders(a)
   local bad, _, step = enter(a[2], a[3], a[4])
   if bad then return bad end
-  local out, page = {'OK', step}, nil
-  repeat
-    page = call('ZRANGE', base .. 'lease', 0, PAGE - 1)
-    for _, id in ipairs(page) do
-      local state = call('HGET', base .. 'state', id) or ''
-      call('ZREM', base .. 'lease', id)
-      if string.find(state, '^%d+ ') then
-        call('HSET', base .. 'revoked', id, state)
-        out[#out + 1] = id
-        out[#out + 1] = state
-      end
+  local page = call('ZRANGE', base .. 'lease', 0, PAGE - 1)
+  local out = {'OK', step, #page == PAGE and '1' or '0'}
+  for _, id in ipairs(page) do
+    local state = call('HGET', base .. 'state', id) or ''
+    call('ZREM', base .. 'lease', id)
+    if string.find(state, '^%d+ ') then
+      call('HSET', base .. 'revoked', id, state)
+      out[#out + 1] = id
+      out[#out + 1] = state
     end
-  until #out > 2 or #page == 0
+  end
   call('HSET', meta, 'revoked', '1')
   call('HSET', base .. 'revoked', '', '') -- or the server has dropped it
   live('revoked')

@@ -7,6 +7,7 @@
 #include "redis/worker.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,15 +159,32 @@ static void task_take_log(struct worker_place *place, struct worker_result *resu
     result->log.len += len > 0 ? (size_t)len : 0;
 }
 
-/* A log without a word serves the next attempt: to make a file and remove it may take longer than the attempt itself. */
+static int attempt_log_open(const char *path, int flags)
+{
+    return fs->openat(AT_FDCWD, path, O_RDWR | O_APPEND | O_CLOEXEC | flags, 0600);
+}
+
+/* Whether nobody else has it open for writing: the kernel gives the lease only then. Who would open it meanwhile gets it after that, and
+ * we a signal that is ignored, not SIGIO, which ends a process. */
+static bool is_ours_alone(int fd)
+{
+    return fcntl(fd, F_SETSIG, SIGURG) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0 &&
+           fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
+/* A log without a word serves the next attempt: to make a file and remove it may take longer than the attempt itself. It is opened anew for
+ * that. An attempt that has left a process running has it open still, and leaves it to that process. */
 static void log_free(struct worker_place *place, const char *path)
 {
     struct stat st;
-    if (place->log_fd >= 0 && fs->fstat(place->log_fd, &st) == 0 && st.st_size == 0)
+    bool is_empty = place->log_fd >= 0 && fs->fstat(place->log_fd, &st) == 0 && st.st_size == 0;
+    fs_close(&place->log_fd);
+    place->log_fd = is_empty ? attempt_log_open(path, 0) : -1;
+    if (place->log_fd >= 0 && is_ours_alone(place->log_fd) && fs->fstat(place->log_fd, &st) == 0 && st.st_size == 0)
         return;
-    fs->unlinkat(AT_FDCWD, path, 0);
     fs_close(&place->log_fd);
     place->log_fd = -1;
+    fs->unlinkat(AT_FDCWD, path, 0);
 }
 
 static void place_free(struct worker *w, struct worker_place *place)
@@ -292,7 +310,7 @@ static int make_files(struct worker *w, struct worker_place *place, const struct
         return -1;
     }
     if (place->log_fd < 0)
-        place->log_fd = fs->openat(AT_FDCWD, files->log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        place->log_fd = attempt_log_open(files->log, O_CREAT | O_EXCL);
     if (place->log_fd < 0 ||
         scratch_note(w->attempts_fd, (size_t)(place - w->places), place->claim.fence, place->run->root) < 0)
         return -1;

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from flows import journal, last_document, only_run, run_ids, trace, write_flow
@@ -184,22 +185,61 @@ def _(ws):
     redis = Redis(ws)
     proxy = Proxy(ws, redis.port)
     proxy.swap = (b"\x01\0\0\0003\0", b"\x01\0\0\0004\0")  # the first piece of a specification
-    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace', on_interrupt: fail}}\n"), "--json",
-                      env=redis.env())
-    for _ in range(2):
-        old = redis.worker("-j", "1", "--name", "old", env={"TASUKI_REDIS": proxy.url})
-        ws.at_close(lambda: redis.end_worker(old))  # before its proxy ends
-        ws.until(lambda: "is of another version" in old.log.read_text(), "the word of the old worker")
-        ws.until(lambda: ws.events("task.lost"), "what was returned")
-        redis.end_worker(old)
-    redis.worker("-j", "1", "--name", "new")
+    runner = ws.spawn("run", write_flow(ws, "flow: a | b\ntasks:\n" + "".join(
+        f"  {t}: {{run: 'echo {t} >> trace; until test -e go; do sleep 0.05; done', on_interrupt: fail}}\n" for t in "ab")), "--json",
+        env=redis.env())
+    ws.until(lambda: len(redis.call("KEYS", "tasuki:*:queue:*")) == 2, "both tasks")
+    old = redis.worker("-j", "2", "--name", "w", env={"TASUKI_REDIS": proxy.url})
+    ws.at_close(lambda: redis.end_worker(old))  # before its proxy ends
+    ws.until(lambda: old.log.read_text().count("is of another version") == 2, "the words of the old worker")
+    ws.until(lambda: ws.events("task.lost"), "what was returned")
+    redis.end_worker(old)
+    redis.worker("-j", "2", "--name", "w")
+    ws.until(lambda: len(ws.events("task.started")) == 4, "the starts on the worker of our version, which has the name of the other one")
+    (ws.path / "go").touch()
     result = ws.finish(runner).expect(0)
     eq(last_document(result)["status"], "DONE", "status")
-    said = re.findall(r"tasuki: old\.\S+ cannot execute the tasks of RUN-.*\n +next +tasuki workers list --redis", result.err)
+    said = re.findall(r"tasuki: w\.\S+ cannot execute the tasks of RUN-.*\n +next +tasuki workers list --redis", result.err)
     eq(len(said), 1, f"how often the runner names the worker, and where to look, in {result.err}")
-    eq(trace(ws), ["new"], "where it ran")
-    eq({(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")}, {("version", 0)}, "why it was returned, and how often it was lost")
-    eq([len(ws.events(type)) for type in ("task.lost", "task.started")], [1, 2], "events of a task that the same worker has returned twice")
+    eq(sorted(trace(ws)), ["a", "b"], "what ran")
+    eq([(e["data"]["why"], e["data"]["times"]) for e in ws.events("task.lost")], [("version", 0)], "events of what the worker has returned, of two")
+
+
+LINK = """#!{python} -S
+import os, struct, sys
+if sys.argv[1] != "link":
+    os.execv({real!r}, [{real!r}, *sys.argv[1:]])
+put = lambda *words: b"".join(struct.pack("<I", len(word)) + word + b"\\0" for word in words)
+frame = lambda data: struct.pack("<I", len(data)) + data
+stream, why = os.fdopen(3, "rb"), b"version"
+while head := stream.read(4):
+    data = stream.read(struct.unpack("<I", head)[0])
+    words = []
+    while data:
+        size = struct.unpack("<I", data[:4])[0]
+        words, data = [*words, data[4:4 + size]], data[5 + size:]
+    if words[0] == b"push":
+        id = words[1]
+        os.write(3, frame(put(b"claimed", id, b"1", b"w", b"", b"w.1.1")) + frame(put(b"lost", id, why, b"w.1.1")))
+        why = b"lease"
+    if words[0] == b"end":
+        break
+"""
+
+
+@test("a worker that has returned a task because of its version, and is lost with it later: the start is said before the loss")
+def _(ws):
+    redis = Redis(ws)
+    folder = ws.path.parent / "programs"
+    folder.mkdir()
+    shutil.copy(ws.build / "tasuki", folder)
+    (folder / "tasuki-worker").write_text(LINK.format(python=sys.executable, real=str(ws.build / "tasuki-worker")))
+    (folder / "tasuki-worker").chmod(0o755)
+    flow = write_flow(ws, "tasks: {t: {run: 'true'}}\n")
+    result = ws.run([folder / "tasuki", "run", flow, "--json"], None, redis.env(), None, 60)
+    eq(last_document(result.expect(7))["failures"][0]["task"], "t", "the task that was lost three times")
+    told = [(e["type"], e["data"].get("why")) for e in ws.events() if e["type"] in ("task.started", "task.lost")]
+    eq(told, [("task.started", None), ("task.lost", "version"), *[("task.started", None), ("task.lost", "lease")] * 3], "events")
 
 
 @test("runner and worker whose programs store their data in different ways say so, once, and the run waits for another worker")
@@ -208,13 +248,13 @@ def _(ws):
     old, foreign = "tasuki:{pool default}:w:old.1.2", "RUN-20200101T000000-000000"
     redis.call("SET", old, "\t".join(["old.1.2", "old", "host", "", "4", "0", "up", "0.0.9", "", "", ""]), "EX", 600)
     redis.call("ZADD", "tasuki:{pool default}:w", 1, "old.1.2")
-    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace'}}\n"), "--json", env=redis.env())
-    ws.until(lambda: run_ids(ws), "the run")
     info = redis.call("INFO", "server")
     server = next(line.split(":")[1] for line in info.splitlines() if line.startswith("run_id:"))
     redis.call("HSET", f"tasuki:{{{foreign}}}:meta", "server", f"1 {server}", "step", 1, "phase", "open")
     redis.call("EXPIRE", f"tasuki:{{{foreign}}}:meta", 600)
-    redis.call("ZADD", "tasuki:{pool default}:live", 1, foreign)
+    redis.call("ZADD", "tasuki:{pool default}:live", int(time.time() * 1000), foreign)  # the link removes what is old
+    runner = ws.spawn("run", write_flow(ws, "tasks: {t: {run: 'echo $TASUKI_WORKER >> trace'}}\n"), "--json", env=redis.env())
+    ws.until(lambda: redis.call("ZCARD", "tasuki:{pool default}:live") == 2, "the run")
     new = redis.worker("-j", "1", "--name", "new")
     ws.until(lambda: f"run={foreign}" in new.log.read_text(), "the worker's word")
     result = ws.finish(runner).expect(0)

@@ -2,8 +2,10 @@
 file that the task locks for its life (flock), outside of tasuki: a copy that finds it locked says so."""
 
 import os
+import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 
 from flows import journal, last_document, only_run, write_flow
@@ -119,23 +121,29 @@ def _(ws):
     eq([e["data"]["why"] for e in ws.events("task.lost")], ["lease"], "why it was lost")
 
 
-@test("worker and guard are killed at once: the next worker on the machine ends what their task left running, and removes their files",
-      slow=True, quick=False)
-def _(ws):
-    pair = Pair(ws)
-    scratch = lambda: {path for path in pair.redis.dir.iterdir() if path.name.startswith("tasuki-worker-")}
-    eq(len(scratch()), 2, "directories of the two workers")
-    sleeper = ws.until(lambda: children(pair.shell), "a process of the task")[0]
-    os.kill(sleeper, signal.SIGSTOP)  # so that it stays
-    pair.one.send_signal(signal.SIGSTOP)
-    os.kill(pair.guard, signal.SIGKILL)
-    pair.one.kill()
-    pair.one.wait()
-    eq(ws.alive(sleeper), True, "whether something of the task is left")
-    pair.redis.worker("-j", "1", "--name", "three")
-    ws.until(lambda: not ws.alive(sleeper), "its end")
-    eq(len(scratch()), 2, "directories of the two workers that live")
-    eq(last_document(ws.finish(pair.runner).expect(0))["status"], "DONE", "status")
+for _what in ("", ", also if they were of the version before"):
+    @test(f"worker and guard are killed at once: the next worker on the machine ends what their task left running, and removes their files{_what}",
+          slow=True, quick=False)
+    def _(ws, is_old=bool(_what)):
+        pair = Pair(ws)
+        scratch = lambda: {path for path in pair.redis.dir.iterdir() if path.name.startswith("tasuki-worker-")}
+        eq(len(scratch()), 2, "directories of the two workers")
+        sleeper = ws.until(lambda: children(pair.shell), "a process of the task")[0]
+        os.kill(sleeper, signal.SIGSTOP)  # so that it stays
+        pair.one.send_signal(signal.SIGSTOP)
+        os.kill(pair.guard, signal.SIGKILL)
+        pair.one.kill()
+        pair.one.wait()
+        eq(ws.alive(sleeper), True, "whether something of the task is left")
+        if is_old:  # its log has a name that says what the file of attempts says now
+            old = pathlib.Path(os.readlink(f"/proc/{sleeper}/fd/1")).parent
+            (fence,) = struct.unpack_from("Q", (old / "attempts").read_bytes())
+            (old / "log.0").rename(old / f"log.0.{fence}.{only_run(ws)}")
+            (old / "attempts").unlink()
+        pair.redis.worker("-j", "1", "--name", "three")
+        ws.until(lambda: not ws.alive(sleeper), "its end")
+        eq(len(scratch()), 2, "directories of the two workers that live")
+        eq(last_document(ws.finish(pair.runner).expect(0))["status"], "DONE", "status")
 
 
 @test("a guard that is stopped past the lease: the worker renews, and the guard that goes on kills nothing", slow=True, quick=False)

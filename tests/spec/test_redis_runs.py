@@ -3,12 +3,13 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mcp"))
 from agent import Agent  # noqa: E402
-from flows import last_document, only_run, trace, write_flow  # noqa: E402
+from flows import last_document, only_run, run_ids, trace, write_flow  # noqa: E402
 from harness.harness import children_of, eq, main, test  # noqa: E402
 from harness.redis import Redis  # noqa: E402
 from harness.redis_proxy import Proxy  # noqa: E402
@@ -83,6 +84,15 @@ def _(ws):
     a, b, c, d = [(ws.path / f"logs.{t}").read_text() for t in "abcd"]
     eq((a == b, b == c, c == d), (True, True, False), "whether two tasks in turn had the same file")
     eq(ws.tasuki("runs", "logs", only_run(ws)).expect(0).out.count("word-of-c"), 1, "how often the output is in the logs")
+
+
+@test("what a task has left running prints nothing into the log of a later task at its place")
+def _(ws):
+    redis = Redis(ws)
+    redis.worker("-j", "1")
+    run(ws, redis, "tasks: {t: {run: '(until test -e go; do sleep 0.05; done; echo secret; touch said) &'}}\n")
+    run(ws, redis, "tasks: {t: {run: 'touch go; until test -e said; do sleep 0.05; done; echo mine'}}\n")
+    eq([ws.tasuki("runs", "logs", one).expect(0).out.split("\n").count("secret") for one in run_ids(ws)], [0, 0], "how often it is in the logs")
 
 
 @test("a worker that is killed: its task ends with it, and runs again on another one, at once", slow=True)
@@ -308,6 +318,32 @@ def _(ws):
     key = f"tasuki:{{{only_run(ws)}}}:"
     eq(redis.call("KEYS", key + "*"), [key + "meta"], "keys of the run")
     eq(redis.call("HGETALL", key + "meta"), ["ended", "1"], "what is left of it")
+
+
+@test("links that are killed at the end of a run, one after the other: two more are started, and the run ends")
+def _(ws):
+    redis = Redis(ws)
+    proxy = Proxy(ws, redis.port)
+    redis.worker("-j", "1")
+    folder = ws.path.parent / "programs"
+    folder.mkdir()
+    shutil.copy(ws.build / "tasuki", folder)
+    program = folder / "tasuki-worker"
+    program.write_text(f"""#!/bin/sh
+test "$1" != link || echo >> {folder}/links
+test "$1" != link || ! test -e {folder}/kill || kill -9 $$
+exec {ws.build}/tasuki-worker "$@"
+""")
+    program.chmod(0o755)
+    proxy.refuse = (LAST_STEP, 1000000)
+    runner = ws.spawn_command([folder / "tasuki", "run", write_flow(ws, "tasks: {t: {run: 'true'}}\n"), "--json"],
+                              env=redis.env({"TASUKI_REDIS": proxy.url}))
+    ws.until(lambda: proxy.lost, "the last step")
+    (folder / "kill").touch()
+    (link,) = [pid for pid in children_of(runner.pid) if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "tasuki-worker"]
+    os.kill(link, signal.SIGKILL)
+    eq(last_document(ws.finish(runner).expect(0))["status"], "DONE", "status")
+    eq((folder / "links").read_text(), "\n\n\n", "links")
 
 
 @test("a question of a task on a worker is answered as one here")
