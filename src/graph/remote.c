@@ -12,12 +12,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REMOTE_READ    65536
 #define EPOCHS_PER_RUN 1024 /* the epochs of one runner; a resume begins with the next 1024 */
 #define REMOTE_END_MS  8000
-#define SUCCESSORS_MAX 2 /* links that are started because one was killed at the end */
+#define SUCCESSORS_MAX 2    /* links that are started because one was killed at the end */
+#define LINK_MOMENT_MS 1000 /* a link that did not live longer has a successor only after a pause */
+#define LINK_PAUSE_MS  200
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */
 
@@ -82,6 +85,7 @@ static int link_start(struct runner *runner, struct tsk_error *err)
     }
     remote->fd = pair[0];
     remote->starts++;
+    remote->start_ms = clock_now().boot_ms;
     remote->in.max = remote->out.max = 1u << 30;
     buf_reset(&remote->in);
     buf_reset(&remote->out);
@@ -488,6 +492,8 @@ static void link_died(struct runner *runner)
 {
     struct tsk_error err;
     link_reap(runner);
+    if (clock_now().boot_ms - runner->remote.start_ms < LINK_MOMENT_MS) /* it may end at once each time */
+        nanosleep(&(struct timespec){.tv_nsec = LINK_PAUSE_MS * 1000000}, NULL);
     if (link_start(runner, &err) < 0) {
         log_problem(&err);
         runner_cancel(runner);

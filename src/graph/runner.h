@@ -130,6 +130,7 @@ struct remote {
     int fd; /* -1: none */
     pid_t pid;
     int starts;
+    int64_t start_ms;         /* of the present link */
     pid_t local_pid;          /* R5; 0: none */
     int local_fd;             /* closed: it ends */
     struct buf in, out, acks; /* acks: of ends that the journal does not have yet */
