@@ -318,6 +318,17 @@ def _(ws):
     eq((task()["result"]["resultType"], task()["result"]["structuredContent"]["state"], task()["createdAt"]), ("complete", "stale", result["createdAt"]), "its result")
 
 
+@test("progress begins with 0 if its tool says so, has its total, and goes to whoever gave a token that is text or a whole number")
+def _(ws):
+    program = ws.build / "tests" / "mcp" / "tasuki-conformance"
+    agent = Agent(ws, command=[program, "mcp", "--tools", "core"])
+    for token, wanted in (("t", [0, 50, 100]), (0, [0, 50, 100]), (None, []), (1.5, []), ([], [])):
+        agent.notifications.clear()
+        agent.call("test_tool_with_progress", more={"_meta": {"progressToken": token}} if token is not None else {})
+        got = [n["params"] for n in agent.notifications if n["method"] == "notifications/progress"]
+        eq(got, [{"progressToken": token, "progress": part, "total": 100} for part in wanted], token)
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------
 
 @test("what exists or runs already says who has made it; what is not found, and what only a person decides, begins with that")

@@ -393,6 +393,7 @@ TEST(who_is_too_slow_hears_it_if_he_has_begun)
         ASSERT(conn->is_closed == !some[i].is_told);
         hear(client);
         ASSERT(!strstr(heard, "HTTP/1.1 408 Request Timeout\r\n") == !some[i].is_told);
+        ASSERT(!strstr(heard, "\"reason_code\":\"INVALID_INPUT\"") == (!some[i].is_told || some[i].text[0] == 'H'));
         ASSERT(!strstr(heard, "Connection: close\r\n") == !some[i].is_told);
         ASSERT(!strstr(heard, "\r\n\r\n{") == (!some[i].is_told || some[i].text[0] == 'H'));
         hang_up(&server, client);
@@ -420,6 +421,7 @@ TEST(at_the_end_who_has_begun_is_told_and_who_is_worked_for_stays)
         ASSERT(conn->is_closed == (i != 1));
         hear(client);
         ASSERT(!strstr(heard, "HTTP/1.1 503 Service Unavailable\r\n") == (i != 1));
+        ASSERT(!strstr(heard, "\"reason_code\":\"ENVIRONMENT\"") == (i != 1));
         hang_up(&server, client);
     }
 }
