@@ -359,6 +359,81 @@ def _(ws):
     eq(agent.ok("lock_list")["locks"], [], "what was locked")
 
 
+@test("a lock's refusal names its holder's process, session, run and instance, and each command with its tool")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--session", "S", "--run", "RUN-1", "--pid", holder.pid).expect(0)
+    lock = ws.tasuki("lock", "check", "name", "a", "--json").expect(4).json
+    agent = Agent(ws, "--tools", "all")
+    text, _ = agent.refused("lock_acquire", kind="name", id="a")
+    begin = f"NOT ACQUIRED: held by {lock['holder']['who']['label']}, pid {holder.pid}, session S, run RUN-1, instance {lock['holder']['instance']} "
+    assert text.startswith(f"{begin}(alive: process exists) since {lock['created_at']}. a is held by "), text
+    eq(text.partition("\nNext: ")[2], "tasuki lock acquire name a --wait 30m (lock_acquire); tasuki lock check name a (lock_check); "
+                                      "tasuki lock acquire name a --force (lock_acquire with force: true)", "what to do")
+    few = Agent(ws, "--tools", "processes,locks")
+    text, _ = few.refused("lock_release", kind="name", id="a")
+    eq(text.partition("\nNext: ")[2], "tasuki lock check name a (lock_check); tasuki lock release name a --token TOKEN (lock_release)", "what to do")
+    agent.ok("lock_acquire", kind="name", id="mine")
+    text, _ = agent.refused("lock_acquire", kind="name", id="mine")
+    assert text.startswith("NOT ACQUIRED: You hold name mine already"), text
+    text, _ = few.refused("lock_acquire", kind="name")
+    eq(text, "INVALID INPUT: id is missing (INVALID_INPUT)", "without a command")
+
+
+@test("a workflow of somebody else is refused with the word that existing clients look for")
+def _(ws):
+    holder = sleeper(ws)
+    Agent(ws, "--tools", "all", "--instance", "other").ok("ul_workflow_claim", ulTaskId="w")
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    text, error = Agent(ws, "--tools", "all", "--instance", "me").refused("ul_workflow_release", ulTaskId="w")
+    eq((text[:7], error["category"]), ("error: ", "OWNERSHIP"), text)
+
+
+@test("a flow that is not there is NOT DONE, a look that finds nothing NOT FOUND, and no success without an error has its code beside it")
+def _(ws):
+    holder = sleeper(ws)
+    agent = Agent(ws, "--tools", "all")
+    for tool, arguments, begin in (("flow_run", {"flow": "x.yaml"}, "NOT DONE: "), ("run_show", {"run": "RUN-x"}, "NOT FOUND: "), ("request_show", {"id": "RQ-9"}, "NOT FOUND: "),
+                                   ("flow_run", {}, "INVALID INPUT: "), ("lock_check", {"kind": "x", "id": "a"}, "INVALID INPUT: ")):
+        text, _ = agent.refused(tool, **arguments)
+        assert text.startswith(begin), text
+    eq(agent.call("lock_check", kind="name", id="a").get("_meta"), None, "free")
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    for reason in ("LOCK_HELD", "ZOMBIE_DETECTED"):
+        result = agent.call("lock_check", kind="name", id="a")
+        eq((result["_meta"], "isError" in result), ({"tasuki/reasonCode": reason}, False), reason)
+        holder.kill()
+        holder.wait()
+
+
+@test("lists come in pages of 64; the last entry can be asked for alone, and what is behind it cannot")
+def _(ws):
+    agent = Agent(ws, command=[ws.build / "tests" / "mcp" / "tasuki-conformance", "mcp", "--tools", "all"])
+    first = agent.request("tools/list", {"cursor": None})["result"]
+    eq((len(first["tools"]), first["nextCursor"]), (64, "64"), "the first page")
+    second = agent.request("tools/list", {"cursor": "64"})["result"]
+    total = 64 + len(second["tools"])
+    assert second["tools"] and "nextCursor" not in second, "the last page"
+    last = agent.request("tools/list", {"cursor": str(total - 1)})["result"]
+    eq((last["tools"], "nextCursor" in last), (second["tools"][-1:], False), "the last entry")
+    eq(len(agent.request("tools/list", {"cursor": str(total - 64)})["result"]["tools"]), 64, "a page that is just full")
+    eq("nextCursor" in agent.request("tools/list", {"cursor": str(total - 64)})["result"], False, "and has none behind it")
+    eq(code(agent.request("tools/list", {"cursor": str(total)})), -32602, "behind the end")
+
+
+@test("groups are whole words between commas: all has every tool, and a part of a word, or none, is refused")
+def _(ws):
+    every = set(tools_of(Agent(ws, "--tools", "all")))
+    core = set(tools_of(Agent(ws, "--tools", "core")))
+    locks, templates = (set(tools_of(Agent(ws, "--tools", name))) for name in ("locks", "templates"))
+    eq(set(tools_of(Agent(ws, "--tools", "locks,templates"))), locks | templates, "two groups")
+    eq(set(tools_of(Agent(ws, "--tools", "templates,core"))), core | templates, "a group and the working set")
+    eq(set(tools_of(Agent(ws, "--tools", "locks,all"))), every, "all of them")
+    assert not locks & templates and core < every and "lock_renew" in locks - core, (locks, core)
+    for wrong in ("lock", "lockss", ",core", "core,,locks", "cor", "all ", "Core"):
+        ws.tasuki("mcp", "--tools", wrong, "--json").expect(2, "INVALID_INPUT")
+
+
 # -- the same over HTTP ---------------------------------------------------------------------------------------------
 
 @test("over HTTP each error of the modern era has its status, and the legacy era says it in the body")

@@ -310,7 +310,7 @@ TEST(an_event_changes_the_resources_of_what_it_is_about)
         {"{\"type\":\"x\",\"run_id\":\"RUN-1\"}", "[" ALWAYS ",\"tasuki://runs\",\"tasuki://run/RUN-1\"]"},
         {"{\"type\":\"lock.x\",\"run_id\":\"R\",\"data\":{\"process_id\":\"p\",\"kind\":\"request\",\"id\":\"q\"}}",
          "[" ALWAYS ",\"tasuki://processes\",\"tasuki://process/p\",\"tasuki://locks\",\"tasuki://lock/request/"
-                    "q\",\"tasuki://runs\",\"tasuki://run/R\"]"},
+         "q\",\"tasuki://runs\",\"tasuki://run/R\"]"},
     };
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
         json_t *event CLEANUP_JSON = json_of(events[i][0]), *uris CLEANUP_JSON = mcp_resources_of_event(event);
