@@ -271,6 +271,20 @@ def _(ws):
     eq(ws.tasuki("mcp", input="").expect(0).out, "", "the output")
 
 
+@test("a call that waits when the server ends is answered: not its time was up, the server ended")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    agent = Agent(ws, "--tools", "all")
+    waits = [agent.begin_call("wait_for", kind="lock", id="a"), agent.begin_call("lock_acquire", kind="name", id="a", wait="40s")]
+    agent.ok("get_status")
+    agent.proc.stdin.close()
+    for number in waits:
+        result = agent.answer(number)["result"]
+        eq((result["isError"], result["structuredContent"]["error"]["reason_code"]), (True, "ENVIRONMENT"), result)
+    eq(agent.proc.wait(60), 0, "exit")
+
+
 @test("a last line without an end is a message, too")
 def _(ws):
     result = ws.tasuki("mcp", input='{"jsonrpc":"2.0","id":1,"method":"ping"}').expect(0)
