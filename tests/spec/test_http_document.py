@@ -1,5 +1,6 @@
 """Spec 8, HTTP: what the server says of itself: the API's document beyond its shapes, the numbers, and the paths that are no operation."""
 
+import json
 import re
 
 from common import sleeper
@@ -126,6 +127,16 @@ def _(ws):
     eq(of - {re.match(r"\w+", name)[0] for name in numbers if "_request_seconds_" in name} - set(kinds), set(), "numbers without a type")
     eq({name: kind for name, kind in kinds.items() if kind != "gauge"}, {"tasuki_http_requests_total": "counter", "tasuki_events_total": "counter",
                                                                         "tasuki_http_request_seconds": "histogram"}, "types")
+    server.stop()
+
+
+@test("an answer is one line of JSON that ends with a newline, and so is a refusal")
+def _(ws):
+    server = Server(ws)
+    for path, status in (("/api/status", 200), ("/api/locks", 200), ("/api/nothing", 404), ("/api/status?x=1", 400), ("/api/processes/absent", 404)):
+        answer = server.get(path).expect(status)
+        eq((answer.body.count(b"\n"), answer.body[-1:], answer.headers["Content-Type"]), (1, b"\n", "application/json"), path)
+        eq(answer.body.decode(), json.dumps(answer.json, separators=(",", ":"), ensure_ascii=False) + "\n", path)
     server.stop()
 
 

@@ -350,6 +350,17 @@ def _(ws):
     agent.ok("stop_process", id="p")
 
 
+@test("what is JSON in a text has one line and no spaces, and a refusal of the server has its structure beside it")
+def _(ws):
+    agent = Agent(ws, "--tools", "all")
+    agent.ok("lock_acquire", kind="name", id="a")
+    for text in (agent.call("lock_list")["content"][0]["text"], agent.request("resources/read", {"uri": "tasuki://locks"})["result"]["contents"][0]["text"]):
+        eq(text, json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False), "a text")
+    result = agent.call("lock_acquire", kind="x", id="a")
+    eq([set(one) for one in result["content"]], [{"type", "text"}], "its content")
+    assert {"category", "reason_code", "message", "context", "next", "actions"} <= set(result["structuredContent"]["error"]), result
+
+
 @test("over stdio nobody says who calls: the server knows it")
 def _(ws):
     agent = Agent(ws, "--tools", "all")
