@@ -445,6 +445,63 @@ def _(ws):
         ws.tasuki("mcp", "--tools", wrong, "--json").expect(2, "INVALID_INPUT")
 
 
+# -- questions -------------------------------------------------------------------------------------------------------
+
+FORM = {"type": "object", "properties": {"confirm": {"type": "boolean", "title": "Yes, do it", "default": False}}, "required": ["confirm"]}
+
+
+@test("a question is a form with one box that is not ticked, the same in both eras; its state is one of this call")
+def _(ws):
+    holder, asked = sleeper(ws), []
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    forms = {"elicitation": {}}
+    legacy = Agent(ws, capabilities=forms, on_request=lambda method, params: asked.append((method, params)) or {"action": "decline"})
+    text, error = legacy.refused("lock_acquire", kind="name", id="a", force=True)
+    assert text.startswith("REFUSED: ") and error["reason_code"] == "NEEDS_CONFIRMATION" and not error["next"], text
+    (method, params), = asked
+    eq((method, params["requestedSchema"], set(params)), ("elicitation/create", FORM, {"message", "requestedSchema"}), "legacy")
+    eq(error["context"]["question"], params["message"], "what was asked")
+    agent = Agent(ws, capabilities=forms, initialize=False)
+    result = agent.call("lock_acquire", modern=True, kind="name", id="a", force=True)
+    eq({key: value for key, value in result.items() if key not in ("_meta", "requestState")},
+       {"resultType": "input_required", "inputRequests": {"confirm": {"method": "elicitation/create", "params": params}}}, "modern")
+    state = result["requestState"]
+
+    def answer(more, **changes):
+        return agent.answer(agent.begin_call("lock_acquire", True, None, {"requestState": state, **more}, **{"kind": "name", "id": "a", "force": True, **changes}))
+    no = {"inputResponses": {"confirm": {"action": "decline"}}}
+    for changes in ({"id": "b"}, {"force": False}, {"note": "x"}):
+        eq(code(answer(no, **changes)), -32602, changes)
+    other = agent.answer(agent.begin_call("lock_release", True, None, {"requestState": state, **no}, kind="name", id="a"))
+    assert "result" in answer(no) and answer(no)["error"]["code"] == -32602, "once"
+    assert "error" in other or other["result"].get("isError"), other
+
+
+@test("a token is refused with its question until a person has confirmed it, and says for how long it counts")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    agent = Agent(ws)
+    arguments = {"kind": "name", "id": "a", "force": True}
+    text, error = agent.refused("lock_acquire", **arguments)
+    context = error["context"]
+    token = context["confirm_token"]
+    eq((error["reason_code"], context["confirm_token_expires_in_ms"], error["next"]), ("NEEDS_CONFIRMATION", 30000, [f"tasuki confirm {token}"]), "first")
+    assert text.startswith("NEEDS CONFIRMATION: ") and context["question"] in text and token in text, text
+    text, again = agent.refused("lock_acquire", confirm_token=token, **arguments)
+    eq((again["reason_code"], again["next"], again["context"]["confirm_token"], again["context"]["question"]),
+       ("NEEDS_CONFIRMATION", [f"tasuki confirm {token}"], token, context["question"]), "before the yes")
+    for change in ({"id": "b"}, {"force": False}, {"note": "x"}):
+        _, wrong = agent.refused("lock_acquire", **{**arguments, **change, "confirm_token": token})
+        eq((wrong["reason_code"], wrong["context"].get("token")), ("INVALID_INPUT", token), change)
+    for name, value, want in (("confirm", "yes", "boolean"), ("confirm", 1, "boolean"), ("confirm_token", 5, "string"), ("confirm_token", True, "string")):
+        _, wrong = agent.refused("lock_acquire", **arguments, **{name: value})
+        eq((wrong["reason_code"], wrong["context"]["param"], wrong["context"]["want"]), ("INVALID_INPUT", name, want), value)
+    for nothing in ({"confirm": None}, {"confirm_token": None}, {"confirm": False}):
+        _, wrong = agent.refused("lock_acquire", **arguments, **nothing)
+        eq(wrong["reason_code"], "NEEDS_CONFIRMATION", nothing)
+
+
 # -- the same over HTTP ---------------------------------------------------------------------------------------------
 
 @test("over HTTP each error of the modern era has its status, and the legacy era says it in the body")
