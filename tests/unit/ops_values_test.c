@@ -3,6 +3,7 @@
 #include "harness/test.h"
 #include "ops/event_filter.h"
 #include "ops/page.h"
+#include "ops/place.h"
 #include "unit/scene.h"
 
 #include <stdlib.h>
@@ -278,4 +279,82 @@ TEST(an_event_is_bad_if_something_went_wrong_by_itself)
         if (event_is_bad(event) != events[i].is_bad)
             test_fail(__FILE__, __LINE__, "%s", events[i].event);
     }
+}
+
+/* ---- paths and commands as they are typed ---- */
+
+TEST(a_path_of_the_workspace_is_named_as_it_is_from_here)
+{
+    struct tsk_workspace *ws = scene_open();
+    char root[4096], path[8192], want[8192];
+    snprintf(root, sizeof root, "%s", ws->root);
+    ASSERT(mkdir("a", 0700) == 0 && mkdir("a/b", 0700) == 0 && mkdir("ab", 0700) == 0);
+    static const struct {
+        const char *here, *path, *place; /* here and paths that begin with `@`: from the root; place NULL: as it was */
+    } places[] = {{"@", ".aiflow/x", NULL},
+                  {"@/a", ".aiflow/x", "../.aiflow/x"},
+                  {"@/a/b", "@/a/c", "../c"},
+                  {"@/a/b", "@/a/b", "."},
+                  {"@/a/b", "@/ab/x", "../../ab/x"},
+                  {"@/a", "@/ab", "../ab"},
+                  {"@/ab", "@/a/x", "../a/x"},
+                  {"@", "@/x", "x"},
+                  {"@", "@", "."},
+                  {"/", "@/x", NULL},
+                  {"@", "/etc/x", NULL},
+                  {"@", "@x", NULL},
+                  {"@", "x", NULL},
+                  {"/usr", ".aiflow/x", "@/.aiflow/x"}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct buf place CLEANUP(buf_clear) = BUF_INIT;
+        const char *here = places[i].here, *given = places[i].path, *end = places[i].place;
+        snprintf(path, sizeof path, "%s%s", here[0] == '@' ? root : "", here + (here[0] == '@'));
+        ASSERT_INT(chdir(path), 0);
+        snprintf(path, sizeof path, "%s%s", given[0] == '@' ? root : "", given + (given[0] == '@'));
+        bool is_other = place_from_here(ws, path, &place);
+        if (end && end[0] == '@') /* from elsewhere */
+            snprintf(want, sizeof want, "%s%s", root, end + 1);
+        else
+            snprintf(want, sizeof want, "%s", end ? end : "");
+        if (is_other != (end != NULL) || (end && strcmp(buf_str(&place), want) != 0))
+            test_fail(__FILE__, __LINE__, "%s from %s is %s, expected %s", given, here, buf_str(&place), want);
+    }
+    ASSERT_INT(chdir(root), 0);
+    tsk_workspace_close(ws);
+}
+
+TEST(a_command_is_shown_as_it_would_be_typed)
+{
+    static const char *const commands[][3] = {{NULL, "tasuki status", "tasuki status"},
+                                              {"/a b", "tasuki status", "tasuki --root '/a b' status"},
+                                              {"/a", "tasuki --help", "tasuki --help"},
+                                              {"/a", "namei -l x", "namei -l x"},
+                                              {"/a", "tasuki", "tasuki"}};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        struct buf line CLEANUP(buf_clear) = BUF_INIT;
+        op_put_command(&line, commands[i][0], commands[i][1]);
+        ASSERT_STR(buf_str(&line), commands[i][2]);
+    }
+    static const struct op_param some[] = {{.name = "name", .type = OP_STRING, .flags = OP_POSITIONAL},
+                                           {.name = "count", .type = OP_INT},
+                                           {.name = "long_one", .type = OP_BOOL},
+                                           {.name = "set", .type = OP_MAP},
+                                           {.name = "many", .type = OP_STRING, .option = "one"},
+                                           {.name = "remote", .type = OP_STRING, .flags = OP_REMOTE_ONLY},
+                                           {.name = "instance", .type = OP_STRING, .flags = OP_CALLER},
+                                           {0}};
+    const struct op op = {.name = "test.typed", .noun = "test", .verb = "typed", .params = some};
+    json_t *args CLEANUP_JSON =
+        json_of("{\"name\":\"a b\",\"count\":3,\"long_one\":true,\"set\":{\"k\":\"v w\"},\"many\":[\"x\",\"y\"],"
+                "\"remote\":\"r\",\"instance\":\"i\"}");
+    json_t *off CLEANUP_JSON = json_of("{\"long_one\":false,\"count\":\"3\"}"), *other CLEANUP_JSON = json_string("c");
+    struct op_call call = {.op = &op, .args = args};
+    struct buf line CLEANUP(buf_clear) = BUF_INIT;
+    op_put_typed(&line, &call, "", NULL);
+    ASSERT_STR(buf_str(&line), "tasuki test typed 'a b' --count 3 --long-one --set 'k=v w' --one x --one y");
+    buf_reset(&line);
+    call.args = off;
+    op_put_typed(&line, &call, "name", other);
+    ASSERT_STR(buf_str(&line), "tasuki test typed c --count 3");
+    ASSERT_STR(op_words(&op, (char[64]){0}), "test typed");
 }
