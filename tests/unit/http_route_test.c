@@ -117,3 +117,88 @@ TEST(a_request_is_for_one_row_and_has_its_arguments)
             test_fail(__FILE__, __LINE__, "%s is %s, expected %s", cases[i].request, buf_str(&got), cases[i].answer);
     }
 }
+
+/* ---- who calls ---- */
+
+#define LONGEST                                                                                                        \
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" \
+    "xxxxxxxx"
+#define LONG LONGEST LONGEST /* 240 */
+
+static struct http_head head_of(const char *headers, char text[2000])
+{
+    struct http_head head;
+    struct http_refusal refusal;
+    snprintf(text, 2000, "GET / HTTP/1.1\r\nHost: localhost\r\n%s\r\n", headers);
+    ASSERT(http_parse_head(text, strlen(text), &head, &refusal) == 0);
+    return head;
+}
+
+TEST(the_headers_of_who_calls_are_said_once_and_have_256_characters_at_most)
+{
+    static const struct {
+        const char *headers;
+        bool is_good;
+    } some[] = {{"", true},
+                {"Tasuki-Instance: i\r\ntasuki-secret: s\r\n", true},
+                {"Tasuki-Instance: i\r\nTASUKI-instance: i\r\n", false},
+                {"Tasuki-Secret: i\r\nTasuki-Secret: i\r\n", false},
+                {"Tasuki-Instance:\r\n", true},
+                {"Tasuki-Instance: " LONG "1234567890123456\r\n", true},
+                {"Tasuki-Instance: " LONG "12345678901234567\r\n", false},
+                {"Tasuki-Secret: " LONG "1234567890123456\r\n", true},
+                {"Tasuki-Secret: " LONG "12345678901234567\r\n", false}};
+    ASSERT_INT(strlen(LONG), 240);
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        char text[2000];
+        struct http_head head = head_of(some[i].headers, text);
+        struct http_conn conn = {.head = &head};
+        struct tsk_error err = {0};
+        if ((caller_check_headers(&conn, &err) == 0) != some[i].is_good)
+            test_fail(__FILE__, __LINE__, "%s", some[i].headers);
+        ASSERT(some[i].is_good || err.code == TSK_INVALID_INPUT);
+    }
+}
+
+TEST(who_calls_is_said_by_the_arguments_before_the_headers_and_the_secret_stays_in_neither)
+{
+    static const struct {
+        const char *op, *headers, *args, *left, *instance, *secret;
+        bool streams;
+    } calls[] = {
+#define BOTH "Tasuki-Instance: i\r\nTasuki-Secret: s\r\n"
+        {"lock.acquire", "", "{}", "{}", "", "", false},
+        {"lock.acquire", BOTH, "{}", "{\"instance\":\"i\"}", "i", "s", false},
+        {"lock.acquire", BOTH, "{\"instance\":\"i\"}", "{\"instance\":\"i\"}", "i", "s", false},
+        {"lock.acquire", BOTH, "{\"instance\":\"j\"}", "{\"instance\":\"j\"}", "", "", false},
+        {"lock.acquire", BOTH, "{\"instance\":\"j\",\"secret\":\"t\"}", "{\"instance\":\"j\"}", "", "t", false},
+        {"lock.acquire", BOTH, "{\"instance\":5}", "{\"instance\":5}", "", "", false},
+        {"lock.acquire", BOTH, "{\"instance\":null}", "{\"instance\":\"i\"}", "i", "s", false},
+        {"lock.list", BOTH, "{}", "{}", "i", "s", false},
+        {"lock.list", BOTH, "{\"instance\":\"j\",\"secret\":\"t\"}", "{}", "j", "t", true},
+        {"lock.list", BOTH, "{\"instance\":\"j\"}", "{}", "j", "", true},
+        {"lock.list", BOTH, "{\"instance\":\"i\"}", "{}", "i", "s", true},
+        {"lock.list", BOTH, "{\"instance\":\"i\"}", "{\"instance\":\"i\"}", "i", "s", false},
+        {"process.start", "Tasuki-Instance: i\r\n", "{\"id\":\"p\"}", "{\"id\":\"p\"}", "i", "", false},
+        {"process.start", BOTH, "{\"instance\":\"j\",\"secret\":\"t\"}", "{}", "j", "t", false},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        char text[2000], *left;
+        struct http_head head = head_of(calls[i].headers, text);
+        struct http_conn conn = {.head = &head};
+        struct tsk_error err = {0};
+        json_t *args = NULL;
+        ASSERT(json_parse(calls[i].args, strlen(calls[i].args), "args", &args, &err) == 0);
+        struct http_caller caller = caller_take(&conn, op_by_name(calls[i].op), args, calls[i].streams);
+        left = json_dumps(args, JSON_SORT_KEYS | JSON_COMPACT);
+        if (strcmp(left, calls[i].left) != 0 ||
+            strcmp(caller.instance ? caller.instance : "", calls[i].instance) != 0 ||
+            strcmp(caller.secret ? caller.secret : "", calls[i].secret) != 0)
+            test_fail(__FILE__, __LINE__, "%zu %s %s: %s, instance %s, secret %s", i, calls[i].op, calls[i].args, left,
+                      caller.instance, caller.secret);
+        free(left);
+        json_decref(args);
+        caller_clear(&caller);
+        ASSERT(!caller.instance && !caller.secret);
+    }
+}
