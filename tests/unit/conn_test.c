@@ -425,3 +425,110 @@ TEST(at_the_end_who_has_begun_is_told_and_who_is_worked_for_stays)
         hang_up(&server, client);
     }
 }
+
+/* ---- places ---- */
+
+TEST(there_is_a_place_while_connections_and_descriptors_are_left_beside_the_ones_that_are_kept)
+{
+    static const struct {
+        unsigned conns, outputs;
+        bool is_unix, has_room;
+    } some[] = {{0, 0, false, true}, {15, 0, false, true}, {16, 0, false, false}, {16, 0, true, true},
+                {19, 0, true, true}, {20, 0, true, false}, {0, 6, false, false},  {0, 5, false, true},
+                {5, 5, false, true}, {6, 5, false, false}, {6, 5, true, true},    {9, 5, true, true},
+                {10, 5, true, false}};
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        struct http_server server = {.places = 20,
+                                     .fd_places = 40,
+                                     .unix_places = 4,
+                                     .conn_count = some[i].conns,
+                                     .output_count = some[i].outputs};
+        if (room_for(&server, some[i].is_unix) != some[i].has_room)
+            test_fail(__FILE__, __LINE__, "%u connections, %u streams of output, %d", some[i].conns, some[i].outputs,
+                      some[i].is_unix);
+    }
+}
+
+/* A connection in a phase, with its other end in `clients`. */
+static struct http_conn *place_one(struct http_server *server, int clients[], enum conn_phase phase, bool is_known,
+                                   int64_t began_ms)
+{
+    int ends[2];
+    ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    clients[server->conn_count] = ends[1];
+    conn_open(server, ends[0], true);
+    struct http_conn *conn = server->last;
+    if (phase == CONN_WORKING)
+        conn_wait(conn, &work, NULL);
+    conn->phase = phase;
+    conn->is_known = is_known;
+    conn->began_ms = began_ms;
+    return conn;
+}
+
+TEST(strangers_leave_first_then_who_is_idle_then_who_sends_and_of_each_the_one_that_is_so_for_longest)
+{
+    struct http_server server = {0};
+    struct tsk_error err = {0};
+    int clients[8];
+    ASSERT(loop_init(&server.loop, &err) == 0);
+    server.stats = stats_new();
+    struct http_conn *stays = place_one(&server, clients, CONN_WORKING, true, 1);
+    struct http_conn *sends = place_one(&server, clients, CONN_BODY, true, 4),
+                     *sent = place_one(&server, clients, CONN_BODY, true, 3);
+    struct http_conn *idle = place_one(&server, clients, CONN_HEAD, true, 6),
+                     *lingers = place_one(&server, clients, CONN_LINGER, true, 5);
+    struct http_conn *new = place_one(&server, clients, CONN_HEAD, false, 9),
+                     *old = place_one(&server, clients, CONN_BODY, false, 8);
+    struct http_conn *const order[] = {old, new, lingers, idle, sent, sends};
+    for (size_t i = 0; i < 6; i++) {
+        ASSERT(room_take(&server));
+        for (size_t k = 0; k < 6; k++)
+            ASSERT(order[k]->is_closed == (k <= i));
+    }
+    ASSERT(!room_take(&server) && !stays->is_closed);
+    server.places = server.fd_places = 1;
+    ASSERT(!room_for(&server, true));
+    conn_close(stays);
+    for (int i = 0; i < 7; i++)
+        close(clients[i]);
+    conn_bury(&server);
+    stats_free(server.stats);
+    loop_clear(&server.loop);
+}
+
+TEST(streams_of_output_take_half_of_the_descriptors_at_most_and_others_make_room_for_them)
+{
+    struct http_server server = {0};
+    struct tsk_error err = {0};
+    int clients[4];
+    ASSERT(loop_init(&server.loop, &err) == 0);
+    server.stats = stats_new();
+    struct http_conn *conn = place_one(&server, clients, CONN_BODY, true, 1),
+                     *other = place_one(&server, clients, CONN_HEAD, true, 2);
+    static const struct {
+        unsigned fds, outputs;
+        bool has_room;
+    } some[] = {{14, 0, true}, {13, 0, false}, {28, 1, true}, {27, 1, false}, {1000, 70, true}, {1000, 71, false}};
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        server.fd_places = some[i].fds;
+        server.output_count = some[i].outputs;
+        if (room_for_output(conn) != some[i].has_room)
+            test_fail(__FILE__, __LINE__, "%u descriptors, %u streams", some[i].fds, some[i].outputs);
+    }
+    ASSERT(!other->is_closed);
+    server.fd_places = 14;
+    server.output_count = 0;
+    server.unix_places = 6; /* two connections, six descriptors and these */
+    ASSERT(room_for_output(conn) && !other->is_closed);
+    server.unix_places = 7;
+    ASSERT(room_for_output(conn) && other->is_closed && !conn->is_closed);
+    server.unix_places = 8;
+    ASSERT(!room_for_output(conn) && !conn->is_closed);
+    conn_close(conn);
+    close(clients[0]);
+    close(clients[1]);
+    conn_bury(&server);
+    stats_free(server.stats);
+    loop_clear(&server.loop);
+}
