@@ -257,8 +257,8 @@ TEST(chunks_are_taken_in_pieces_of_any_size_and_what_follows_them_is_left)
     memset(longest, 'x', sizeof longest);
     memcpy(longest, "1;", 2);
     memcpy(longer, longest, sizeof longer);
-    strcpy(longest + 255, "\r\na\r\n0\r\n\r\n"); /* the line with its CR has 256 characters */
-    strcpy(longer + 256, "\r\na\r\n0\r\n\r\n");
+    snprintf(longest + 255, sizeof longest - 255, "\r\na\r\n0\r\n\r\n"); /* the line with its CR has 256 characters */
+    snprintf(longer + 256, sizeof longer - 256, "\r\na\r\n0\r\n\r\n");
     const char *const bodies[][2] = {{"0\r\n\r\n", "|"},
                                      {"0\r\n\r\nGET", "|GET"},
                                      {"3\r\nabc\r\n0\r\n\r\n", "abc|"},
@@ -350,7 +350,7 @@ TEST(each_method_that_names_something_repeats_its_name_in_a_header)
                  named[i][1]);
         snprintf(headers, sizeof headers, SAYS("%s"), named[i][0]);
         ASSERT_STR(mismatch(headers, message), "Mcp-Name");
-        strcat(headers, "Mcp-Name: x\r\n");
+        snprintf(headers + strlen(headers), sizeof headers - strlen(headers), "Mcp-Name: x\r\n");
         ASSERT_STR(mismatch(headers, message), "");
         headers[strlen(headers) - 3] = 'y';
         ASSERT_STR(mismatch(headers, message), "Mcp-Name");

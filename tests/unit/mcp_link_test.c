@@ -155,7 +155,7 @@ TEST(a_fault_of_any_length_is_text)
         char text[1200];
         struct mcp_fault fault = {0};
         memset(text, 'a', before);
-        strcpy(text + before, "\xf0\x9f\x98\x80");
+        snprintf(text + before, sizeof text - before, "\xf0\x9f\x98\x80");
         ASSERT(!mcp_fault(&fault, -32603, "%s", text));
         ASSERT_INT(fault.code, -32603);
         ASSERT(utf8_is_valid(fault.message, strlen(fault.message)));

@@ -248,7 +248,7 @@ TEST(a_fault_is_an_answer_with_its_code_and_its_data)
                                "good\",\"data\":{\"uri\":\"x\"}}}\n");
     ASSERT(answers == 1 && last_error == -32602 && !fault.data);
     buf_reset(&sent);
-    strcpy(fault.message, "\xff");
+    snprintf(fault.message, sizeof fault.message, "\xff");
     mcp_request_answer(&scene.request, NULL, &fault);
     ASSERT_STR(buf_str(&sent), "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32602,\"message\":\"Invalid\"}}\n");
     close_request(&scene);
