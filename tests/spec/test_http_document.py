@@ -130,6 +130,28 @@ def _(ws):
     server.stop()
 
 
+@test("serve says where everything is; each --host is allowed, and names that only begin like one are not")
+def _(ws):
+    server = Server(ws, "--host", "a.example", "--host", "B.example")
+    state = ws.path / ".aiflow"
+    eq(server.said, {"status": "serving", "url": server.url, "page": f"{server.url}/#token={server.token}", "socket": str(state / "server.sock"),
+                     "token_file": str(state / "server.token"), "pid": server.proc.pid, "root": str(ws.path)}, "said")
+    eq(server.url, f"http://127.0.0.1:{server.port}", "its address")
+    for host, status in (("a.example", 200), ("A.EXAMPLE:1", 200), ("b.example", 200), ("localhost", 200), ("127.255.0.1", 200), ("[::1]:5", 200), ("a.example.", 403),
+                         ("xa.example", 403), ("a.exampl", 403), ("c.example", 403), ("128.0.0.1", 403), ("a.example:1x", 403), ("1" * 80, 403)):
+        server.get("/api/status", headers={"Host": host}).expect(status)
+    for origin, status in (("http://a.example:7", 200), ("HTTPS://a.example:7", 200), ("http://a.example", 403), ("http://a.example:8", 403), ("ftp://a.example:7", 403),
+                           ("http://c.example:7", 403), ("a.example:7", 403), ("http://localhost:7", 200)):
+        server.get("/api/status", headers={"Host": "a.example:7", "Origin": origin}).expect(status)
+    for value, status in ((f"bearer {server.token}", 200), (f"BEARER {server.token}", 200), (f"Bearer  {server.token[:-1]}", 401),
+                          (f"Bearer {server.token[:-1]}{'0' if server.token[-1] != '0' else '1'}", 401), (f"Bearer {'0' if server.token[0] != '0' else '1'}{server.token[1:]}", 401)):
+        server.get("/api/status", headers={"Authorization": value}, token=False).expect(status)
+    server.ask("POST", "/healthz", b"{}", token=False).expect(401)
+    server.ask("GET", "/healthz", b"{}", token=False).expect(401)
+    server.ask("HEAD", "/healthz", token=False).expect(200)
+    server.stop()
+
+
 @test("an answer is one line of JSON that ends with a newline, and so is a refusal")
 def _(ws):
     server = Server(ws)
