@@ -4,6 +4,7 @@
 #include "ops/event_filter.h"
 #include "ops/page.h"
 #include "ops/place.h"
+#include "ops/short_id.h"
 #include "unit/scene.h"
 
 #include <stdlib.h>
@@ -357,4 +358,34 @@ TEST(a_command_is_shown_as_it_would_be_typed)
     op_put_typed(&line, &call, "name", other);
     ASSERT_STR(buf_str(&line), "tasuki test typed c --count 3");
     ASSERT_STR(op_words(&op, (char[64]){0}), "test typed");
+}
+
+TEST(an_id_is_shortened_to_its_end_where_that_is_in_no_other_then_to_its_time_and_its_end)
+{
+    static const char *const forms[][2] = {{"RUN-20260207T223001-ab12ce", "ab12ce"},
+                                           {"RUN-20260207T223000-ab12cd", "223000-ab12cd"},
+                                           {"RUN-20260207T223002-ab12cd", "223002-ab12cd"},
+                                           {"RUN-20260207T223003-ab1", "RUN-20260207T223003-ab1"},
+                                           {"RUN-20260207T223004-ab1f", "ab1f"},
+                                           {"RQ-plain", "RQ-plain"},
+                                           {"plain", "plain"},
+                                           {"RUN-20260208T101010-1234", "RUN-20260208T101010-1234"},
+                                           {"RUN-20260209T101010-1234", "RUN-20260209T101010-1234"},
+                                           {"RUN-20260209T101010-9999", "RUN-20260209T101010-9999"}};
+    json_t *ids CLEANUP_JSON = json_array();
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0] - 1; i++) /* the last one is not there */
+        json_array_append_new(ids, json_string(forms[i][0]));
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        ASSERT_STR(short_id_of(short_ids_of_texts(ids), forms[i][0]), forms[i][1]);
+    struct op_call call = {0};
+    short_id_put(&call, short_ids_of_texts(ids), "");
+    ASSERT(!call.aside);
+    short_id_put(&call, short_ids_of_texts(ids), forms[0][0]);
+    short_id_put(&call, short_ids_of_texts(ids), forms[1][0]);
+    struct buf got CLEANUP(buf_clear) = BUF_INIT;
+    json_write(&got, call.aside, false);
+    ASSERT_STR(
+        buf_str(&got),
+        "{\"short\":{\"RUN-20260207T223001-ab12ce\":\"ab12ce\",\"RUN-20260207T223000-ab12cd\":\"223000-ab12cd\"}}");
+    json_decref(call.aside);
 }
