@@ -152,6 +152,67 @@ def _(ws):
     server.stop()
 
 
+def stream_lines(server, path, more=""):
+    """The head of a stream, without its date, and its lines."""
+    sock = server.connect()
+    sock.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\nAccept: text/event-stream\r\n{more}\r\n".encode())
+    lines, head = sock.makefile("rb"), []
+    while (line := lines.readline().rstrip(b"\r\n")):
+        head += [] if line.startswith(b"Date: ") else [line.decode()]
+    return head, lines
+
+
+@test("a stream of events, byte by byte: when to come again, where it begins, then each event with its id")
+def _(ws):
+    server = Server(ws)
+    holder = sleeper(ws)
+    lock = server.post("/api/locks/name/a", {"pid": holder.pid}).expect(200).json
+    listed = server.get("/api/events?limit=1").json
+    last, now = listed["events"][-1]["id"], listed["next"] - 1  # between two events each id stands for the same place
+    head = ["HTTP/1.1 200 OK", "Content-Type: text/event-stream", "X-Content-Type-Options: nosniff", "Cache-Control: no-store", "X-Accel-Buffering: no", "Connection: close"]
+    for path, more, begin in (("/api/events", "", now), (f"/api/events?after={last - 1}", "", last - 1), ("/api/events", f"Last-Event-ID: {last - 1}\r\n", last - 1),
+                              (f"/api/events?after={last + 1000}", "", now), ("/api/events?type=lock.*", "", now), ("/api/events", "Last-Event-ID: x1\r\n", now)):
+        got, lines = stream_lines(server, path, more)
+        eq(got, head, "the head")
+        eq([lines.readline() for _ in range(3)], [b"retry: 1000\n", f"id: {begin}\n".encode(), b"\n"], f"the begin of {path} {more}")
+        if begin < last:
+            id, data, end = (lines.readline() for _ in range(3))
+            eq((id, end), (f"id: {last}\n".encode(), b"\n"), "an event")
+            eq(data, b"data: " + json.dumps(json.loads(data[6:]), separators=(",", ":"), ensure_ascii=False).encode() + b"\n", "one line")
+            eq((json.loads(data[6:])["id"], json.loads(data[6:])["type"]), (last, "lock.acquired"), "the event")
+    got, lines = stream_lines(server, "/api/events?beat=true")
+    first = [lines.readline().decode() for _ in range(6)]
+    eq((first[3], first[5]), ("event: beat\n", "\n"), "a beat")
+    eq(list(json.loads(first[4].removeprefix("data: "))), ["time"], "its time")
+    _, lines = stream_lines(server, "/api/events?type=lock.released")
+    server.ask("DELETE", "/api/locks/name/a", {"token": lock["token"]}).expect(200)
+    released = [lines.readline().decode() for _ in range(6)]
+    eq((released[5], json.loads(released[4].removeprefix("data: "))["type"]), ("\n", "lock.released"), "a filtered one")
+    eq(released[3], f"id: {json.loads(released[4].removeprefix('data: '))['id']}\n", "its id")
+    server.stop()
+
+
+@test("a stream of output, byte by byte: each line with the cursor behind it, and its end")
+def _(ws):
+    server = Server(ws)
+    server.post("/api/processes", {"id": "p", "command": "sh", "args": ["-c", "echo one; echo two"]}).expect(200)
+    server.post("/api/processes/p/start").expect(200)
+    server.get("/api/wait?kind=process&id=p&for=exit&timeout=45s").expect(200)
+    head, lines = stream_lines(server, "/api/processes/p/logs/stream")
+    eq(head[:2], ["HTTP/1.1 200 OK", "Content-Type: text/event-stream"], "the head")
+    blocks = [block.decode().split("\n") for block in lines.read().rstrip(b"\n").split(b"\n\n")]
+    eq(blocks[-1], ["event: end", "data: {}"], "its end")
+    said = [(block, json.loads(line.removeprefix("data: "))) for block in blocks[:-1] for line in block if line.startswith("data: ")]
+    texts = [line["text"] for _, one in said for line in one.get("lines", [one]) if "text" in line]
+    eq(texts, ["one", "two"], "the lines")
+    ids = [line.removeprefix("id: ") for block, _ in said for line in block if line.startswith("id: ")]
+    eq(len(set(ids)), len(said), "a cursor each")
+    _, lines = stream_lines(server, "/api/processes/p/logs/stream", f"Last-Event-ID: {ids[-1]}\r\n")
+    eq(b"one" in lines.read(), False, "behind the last one")
+    server.get("/api/processes/absent/logs/stream", headers={"Accept": "text/event-stream"}).expect(404, "ProcessNotFound")
+    server.stop()
+
+
 @test("an answer is one line of JSON that ends with a newline, and so is a refusal")
 def _(ws):
     server = Server(ws)
