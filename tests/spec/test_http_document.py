@@ -86,6 +86,8 @@ def _(ws):
     eq(stream["instance"]["description"], "Who listens, and lives as long as it does.", "why")
     assert "id" not in parameters("get", "/api/processes/logs/stream") or parameters("get", "/api/processes/logs/stream")["id"]["in"] == "query", "all of them"
     lock = body("post", "/api/locks/{kind}/{id}")["properties"]
+    eq((lock["pid"]["description"], parameters("get", "/api/status")["label"]["description"]),
+       ("A process that holds it instead of you.", "A name for people, with register."), "what says more of a caller than its id")
     assert lock["instance"]["description"].startswith("Who calls: ") and lock["secret"]["description"].startswith("The secret "), lock
     eq([one["properties"]["mode"] for one in body("post", "/api/sprint")["oneOf"]], [{"const": "acquire"}, {"const": "release"}], "rows that share a path")
     eq([one["required"] for one in body("post", "/api/sprint")["oneOf"]], [["mode", "session", "epic"], ["mode"]], "what each must have")
