@@ -37,7 +37,7 @@ TEST(a_token_is_64_digits_in_a_file_that_only_its_user_can_read)
                  {DIGITS_64 "\n", 0604, false},
                  {DIGITS_64 "\n", 0601, false},
                  {DIGITS_64 "0\n", 0600, false},
-                 {DIGITS_64 + 1, 0600, false},
+                 {&DIGITS_64[1], 0600, false},
                  {"A123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", 0600, false},
                  {"", 0600, false},
                  {NULL, 0, false}};
