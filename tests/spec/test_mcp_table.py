@@ -445,6 +445,17 @@ def _(ws):
         ws.tasuki("mcp", "--tools", wrong, "--json").expect(2, "INVALID_INPUT")
 
 
+@test("a call may name the session and the sub-agent that it is made for; the next one without them has none")
+def _(ws):
+    agent = Agent(ws, "--tools", "all", name="maker")
+    for id, meta in (("a", {"TASUKI_AGENT_SESSION": "S1", "TASUKI_SUBAGENT": "helper"}), ("b", {"TASUKI_SUBAGENT": "other"}), ("c", {"TASUKI_AGENT_SESSION": "S2"}), ("d", {}),
+                     ("e", {"TASUKI_SUBAGENT": 5, "TASUKI_AGENT_SESSION": []})):
+        agent.call("lock_acquire", more={"_meta": meta}, kind="name", id=id)
+        actor = ws.tasuki("events", "--json", "-n", "1").expect(0).json["events"][-1]["actor"]
+        eq(tuple(actor.get(key) for key in ("label", "session", "subagent")),
+           ("maker", *(value if isinstance(value, str) else None for value in (meta.get("TASUKI_AGENT_SESSION"), meta.get("TASUKI_SUBAGENT")))), id)
+
+
 # -- questions -------------------------------------------------------------------------------------------------------
 
 FORM = {"type": "object", "properties": {"confirm": {"type": "boolean", "title": "Yes, do it", "default": False}}, "required": ["confirm"]}
