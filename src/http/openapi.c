@@ -72,7 +72,7 @@ static json_t *schema_of(const struct op_param *param)
 /* What the command line takes as default does not hold here: nobody is above a client of the server. */
 static const char *help_of(const struct op_param *param)
 {
-    if (param->flags & OP_CALLER)
+    if ((param->flags & OP_CALLER) && strcmp(param->name, "instance") == 0)
         return CALLER_HELP;
     return param->agent_help ? param->agent_help : param->help;
 }

@@ -740,12 +740,13 @@ def _(ws):
 def _(ws):
     tools = ws.base / "tools"
     tools.mkdir()
-    (tools / "xdg-open").write_text(f"#!/bin/sh\necho \"$@\" >> {ws.base}/opened.new; mv {ws.base}/opened.new {ws.base}/opened\n")
+    (tools / "xdg-open").write_text("#!/bin/sh\nread -r pid name state parent group session rest </proc/$$/stat\n"
+                                    f"echo \"$@\" $((session == $$)) >> {ws.base}/opened.new; mv {ws.base}/opened.new {ws.base}/opened\n")
     (tools / "xdg-open").chmod(0o755)
     env = {"PATH": f"{tools}:{os.environ['PATH']}"}
     server = Server(ws, "--open", env=env)
-    page = f"{server.url}/#token={server.token}\n"
-    eq(ws.until_file(ws.base / "opened"), page, "what was opened")
+    page = f"{server.url}/#token={server.token} 1\n"
+    eq(ws.until_file(ws.base / "opened"), page, "what was opened, in a session of its own: Ctrl-C is for the server alone")
     (ws.base / "opened").unlink()
     ws.tasuki("serve", "--open", env=env)
     eq(ws.until_file(ws.base / "opened"), page, "what was opened")

@@ -401,6 +401,16 @@ def _(ws):
         held_lock(ws)
 
 
+@test("without a workspace nobody has asked: a token is NOT FOUND, and the state of a round trip is of no call", init=False)
+def _(ws):
+    agent = Agent(ws)
+    text, error = agent.refused("lock_acquire", kind="name", id="a", confirm_token="0" * 32)
+    eq((error["reason_code"], text.partition(":")[0], error["context"]["token"]), ("NOT_FOUND", "NOT ACQUIRED", "0" * 32), text)
+    for capabilities in ({}, {"elicitation": {}}):
+        answer = agent.answer(agent.begin_call("lock_acquire", True, capabilities, {"requestState": "0" * 32}, kind="name", id="a"))
+        eq(answer["error"]["code"], -32602, capabilities)
+
+
 @test("confirm and confirm_token of a wrong type are said to be")
 def _(ws):
     agent = Agent(ws)

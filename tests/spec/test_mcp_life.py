@@ -191,6 +191,26 @@ def _(ws):
     eq(holder_pid(ws), os.getpid(), "the holder through npx")
 
 
+@test("each package runner that starts a server is passed through, by its name or by its script; what only resembles one is the agent", slow=True)
+def _(ws):
+    place = ws.path / "bin"
+    place.mkdir()
+    runners = ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx")
+    scripts = ("npx-cli.js", "npm-cli.js", "npx", "npm", "pnpm.cjs", "yarn.js")
+    (place / "scripts").mkdir()
+    for name in (*scripts, "run", "server.js", "npx-cli"):
+        (place / "scripts" / name).write_text('"$@"\nexit $?\n')
+    for name in (*runners, "node", "bun", "npxx", "make"):
+        (place / name).symlink_to("/bin/sh")
+    cases = [(name, "run", True) for name in runners] + [(name, script, True) for name in ("node", "bun") for script in scripts]
+    for name, script, passes in [*cases, ("npxx", "run", False), ("make", "npx-cli.js", False), ("node", "server.js", False), ("node", "npx-cli", False)]:
+        agent = Agent(ws, command=[place / name, place / "scripts" / script, ws.binary, "mcp", "--grace", "0s"])
+        agent.ok("lock_acquire", **LOCK)
+        eq(holder_pid(ws), os.getpid() if passes else agent.proc.pid, f"the holder through {name} {script}")
+        agent.ok("lock_release", **LOCK)
+        agent.close()
+
+
 @test("a second server of one process is an instance of its own")
 def _(ws):
     first = Agent(ws)
@@ -269,6 +289,20 @@ def _(ws):
     result = ws.tasuki("mcp", input=request).expect(0)
     eq(sorted(line.split('"id":')[1][0] for line in result.out.splitlines()), ["1", "2"], "the answers")
     eq(ws.tasuki("mcp", input="").expect(0).out, "", "the output")
+
+
+@test("a call that waits when the server ends is answered: not its time was up, the server ended")
+def _(ws):
+    holder = sleeper(ws)
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", holder.pid).expect(0)
+    agent = Agent(ws, "--tools", "all")
+    waits = [agent.begin_call("wait_for", kind="lock", id="a"), agent.begin_call("lock_acquire", kind="name", id="a", wait="40s")]
+    agent.ok("get_status")
+    agent.proc.stdin.close()
+    for number in waits:
+        result = agent.answer(number)["result"]
+        eq((result["isError"], result["structuredContent"]["error"]["reason_code"]), (True, "ENVIRONMENT"), result)
+    eq(agent.proc.wait(60), 0, "exit")
 
 
 @test("a last line without an end is a message, too")
@@ -447,6 +481,22 @@ def _(ws):
         os.utime(file, (1, 1))
     Agent(ws, "--instance", "Z").ok("get_status")
     eq(len(set(files) & set((ws.path / ".aiflow/mcp").glob("serve.*"))), 1, "the one that is served")
+
+
+@test("of what servers leave behind, a process's file goes with the process, a name's after two hours, and other files stay")
+def _(ws):
+    folder = ws.path / ".aiflow/mcp"
+    folder.mkdir(exist_ok=True)
+    ticks = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    now = time.time()
+    files = {f"serve.{os.getpid()}.{ticks}": 1e6, f"serve.{os.getpid()}.1": 0, "serve.99999999.5": 0, "serve.00000000000000aa": 7000,
+             "serve.00000000000000ab": 7400, "other.00000000000000ab": 1e6, "server.1": 1e6}
+    for name, age in files.items():
+        (folder / name).write_text("")
+        os.utime(folder / name, (now - age, now - age))
+    Agent(ws, "--instance", "Z").ok("get_status")
+    left = {path.name for path in folder.iterdir()} & set(files)
+    eq(left, {f"serve.{os.getpid()}.{ticks}", "serve.00000000000000aa", "other.00000000000000ab", "server.1"}, "what is left")
 
 
 def command_line(pid):

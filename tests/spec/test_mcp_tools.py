@@ -278,6 +278,8 @@ def _(ws):
     for tool, arguments in (("get_status", {}), ("lock_acquire", {"kind": "name", "id": "a"})):
         result = agent.call(tool, **arguments)
         assert result.get("isError") or result["structuredContent"], (tool, result)
+    eq((result["structuredContent"]["error"]["reason_code"], result["structuredContent"]["error"]["context"]), ("INTERNAL", {"tool": "lock_acquire"}), "what was done")
+    assert "'lock_acquire' was performed" in result["content"][0]["text"], result
 
 
 @test("bad arguments are refusals that a model can read, not protocol errors")

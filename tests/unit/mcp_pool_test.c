@@ -81,3 +81,27 @@ TEST(every_job_in_line_gets_a_thread_when_those_before_it_block)
     ASSERT_INT(created, JOBS);
     end(pool);
 }
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void pass_gate(void *ignored)
+{
+    (void)ignored;
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+}
+
+TEST(however_many_jobs_block_there_are_no_more_threads_than_the_maximum)
+{
+    struct mcp_pool *pool = pool_new();
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < POOL_MAX + 8; i++)
+        pool_submit(pool, pass_gate, NULL);
+    for (int64_t until = clock_now().boot_ms + 60000; created < POOL_MAX && clock_now().boot_ms < until;)
+        ASSERT(pool_nudge(pool));
+    for (int64_t until = clock_now().boot_ms + 5 * POOL_STALL_MS; clock_now().boot_ms < until;)
+        ASSERT(pool_nudge(pool));
+    ASSERT_INT(created, POOL_MAX);
+    pthread_mutex_unlock(&gate);
+    end(pool);
+}
