@@ -138,6 +138,8 @@ TEST(a_line_is_a_pair_an_object_or_blank_and_what_is_neither_is_named_by_its_num
         {"a=1\n\nword\n", "'3'"},
         {"{\"a\":1", "'1'"},
         {"{\"a\":1,\"a\":2}", "'1'"},
+        {"{\"\":1}", "'?'"},
+        {"{\"do\":\"set\",\"key\":\"\",\"value\":1}", "'?'"},
         {"{\"do\":\"dance\"}", "'1'"},
         {"a=1\n{\"do\":\"\"}", "'2'"},
         {"{}", "{}"},

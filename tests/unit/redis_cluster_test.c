@@ -234,3 +234,21 @@ TEST(the_node_of_a_key_is_asked_for_once)
     redis_close(&conn);
     server_close(&s);
 }
+
+TEST(a_node_that_cannot_be_reached_is_not_tried_again_at_once)
+{
+    struct redis_settings settings = {.host = "127.0.0.1", .port = "1"};
+    struct redis_conn conn = {.fd = -1, .is_cluster = true, .settings = &settings};
+    struct tsk_error err;
+    bool is_spared = false;
+    for (int i = 0; i < 100 && !is_spared; i++) { /* the two may be far from each other on a busy machine */
+        for (int k = 0; k < 2; k++) {
+            ASSERT(cluster_moved(&conn, "MOVED 12182 127.0.0.1:1"));
+            ASSERT_INT(redis_say(&conn, NULL, &err, "GET", "foo", NULL), -1);
+            ASSERT_INT(err.code, TSK_REDIS_UNAVAILABLE);
+        }
+        is_spared = strcmp(reason(&err), "closed") == 0;
+    }
+    ASSERT(is_spared);
+    redis_close(&conn);
+}

@@ -4,6 +4,9 @@
 #include "redis/pool.h"
 #include "redis/steps.h"
 
+#include <errno.h>
+#include <sys/un.h>
+
 /* ---- a connection --------------------------------------------------------------------------------------- */
 
 TEST(a_connection_logs_in_chooses_the_database_and_learns_what_the_server_is)
@@ -200,6 +203,28 @@ TEST(a_call_that_is_not_answered_when_something_else_is_due_closes_the_connectio
     server_close(&s);
 }
 
+TEST(a_socket_of_this_machine_is_connected_whatever_failed_before)
+{
+    struct server s;
+    struct redis_settings settings;
+    struct redis_conn conn;
+    struct tsk_error err;
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    server_open(&s);
+    settings_for(&settings, &s, 0);
+    snprintf(settings.path, sizeof settings.path, "socket");
+    close(s.listeners[0]);
+    s.listeners[0] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_OK(bind(s.listeners[0], (struct sockaddr *)&address, sizeof address));
+    ASSERT_OK(listen(s.listeners[0], 4));
+    struct line lines[] = {HELLO(0)};
+    START(&s, lines);
+    errno = EPERM;
+    ASSERT_OK(redis_connect(&conn, &settings, &err));
+    redis_close(&conn);
+    server_close(&s);
+}
+
 TEST(the_text_of_an_element_that_is_not_there_is_empty)
 {
     struct server s;
@@ -323,6 +348,26 @@ TEST(the_steps_are_loaded_where_they_are_missing_and_asked_once_more)
     server_close(&s);
 }
 
+TEST(a_step_that_is_not_answered_when_something_else_is_due_closes_the_connection)
+{
+    struct server s;
+    struct redis_settings settings;
+    struct redis_conn conn;
+    struct tsk_error err;
+    struct steps steps = {.seen = 0, .meta = "k"};
+    server_open(&s);
+    settings_for(&settings, &s, 0);
+    struct line lines[] = {HELLO(0), {0, "FCALL tasuki_v3_*", ""}};
+    START(&s, lines);
+    ASSERT_OK(redis_connect(&conn, &settings, &err));
+    redis_due(1);
+    ASSERT_INT(ask_step(&conn, &steps, &err), STEPS_AWAY);
+    ASSERT_INT(conn.fd, -1);
+    ASSERT_INT(err.code, TSK_REDIS_UNAVAILABLE);
+    ASSERT_STR(reason(&err), "no answer in time");
+    server_close(&s);
+}
+
 TEST(a_step_that_was_begun_for_another_server_is_not_sent)
 {
     struct server s;
@@ -390,6 +435,8 @@ TEST(the_workers_of_a_pool_are_read_field_by_field_and_who_is_gone_leaves_the_li
         {0, "EXPIRE p:{pool q}:o:a 120", ":1\r\n"},
         {0, "RPUSH p:{pool q}:o:a end", "-ERR x\r\n"},
         {0, "ZRANGE p:{pool q}:w 0 9999 WITHSCORES", "-ERR x\r\n"},
+        {0, "ZRANGE p:{pool q}:w 0 9999 WITHSCORES", "*2\r\n$1\r\na\r\n$2\r\n17\r\n"},
+        {0, "MGET p:{pool q}:w:a", "-ERR x\r\n"},
     };
     START(&s, lines);
     ASSERT_OK(redis_connect(&conn, &settings, &err));
@@ -404,6 +451,8 @@ TEST(the_workers_of_a_pool_are_read_field_by_field_and_who_is_gone_leaves_the_li
     json_decref(list);
     list = NULL;
     ASSERT_INT(pool_workers(&conn, &settings, &list, &err), -1);
+    ASSERT_INT(pool_workers(&conn, &settings, &list, &err), -1);
+    ASSERT(!list);
     redis_close(&conn);
     server_close(&s);
 }

@@ -92,6 +92,7 @@ TEST(a_url_that_is_none_is_refused)
         if (redis_settings_read(&s, urls[i], &err) != -1)
             test_fail(__FILE__, __LINE__, "%s was taken", urls[i]);
         ASSERT_INT(err.code, TSK_INVALID_INPUT);
+        ASSERT_STR(err.text, strstr(urls[i], "sentinel") ? "redis_sentinel" : "redis_url_bad");
     }
 }
 
@@ -162,6 +163,27 @@ TEST(the_password_is_the_first_line_of_its_file)
     ASSERT_INT(err.code, TSK_ENVIRONMENT);
     setenv("TASUKI_REDIS_PASSWORD_FILE", "", 1);
     ASSERT_OK(redis_settings_read(&s, "redis://h", &err));
+}
+
+TEST(a_password_or_a_key_for_which_there_is_no_room_is_refused_and_not_cut)
+{
+    static const char *const names[] = {"TASUKI_REDIS_PASSWORD_FILE", "TASUKI_REDIS_KEY_FILE"};
+    for (size_t i = 0; i < 2; i++) {
+        struct redis_settings s;
+        struct tsk_error err;
+        char text[600];
+        setenv(names[i], "long", 1);
+        memset(text, 'p', sizeof text);
+        text[511] = '\0';
+        file_write("long", text, 0600);
+        ASSERT_OK(redis_settings_read(&s, "redis://h", &err));
+        ASSERT_INT(i ? s.sign_key_len : strlen(s.password), 511);
+        text[511] = 'p';
+        text[512] = '\0';
+        file_write("long", text, 0600);
+        ASSERT_INT(redis_settings_read(&s, "redis://h", &err), -1);
+        unsetenv(names[i]);
+    }
 }
 
 TEST(a_key_has_at_least_16_bytes_and_nobody_else_may_read_its_file)

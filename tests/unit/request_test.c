@@ -118,6 +118,11 @@ TEST(a_value_on_its_keys_line_is_replaced_where_it_stands)
         {"# one\n\ntitle: a\n\n# two\nflow: f # three\n# four\n", "{\"title\":\"b\",\"flow\":\"g\"}",
          "# one\n\ntitle: b\n\n# two\nflow: g # three\n# four\n"},
         {"title: a", "{\"title\":\"b\"}", "title: b"},
+        /* each end of a line that libyaml knows */
+        {"# a\xc2\x85title: a\nflow: f\n", "{\"flow\":\"g\"}", "# a\xc2\x85title: a\nflow: g\n"},
+        {"# a\xe2\x80\xa8title: a\nflow: f\n", "{\"flow\":\"g\"}", "# a\xe2\x80\xa8title: a\nflow: g\n"},
+        {"# a\xe2\x80\xa9title: a\nflow: f\n", "{\"flow\":\"g\"}", "# a\xe2\x80\xa9title: a\nflow: g\n"},
+        {"title: a\rflow: f\r", "{\"flow\":\"g\"}", "title: a\rflow: g\r"},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         changes_to(rows[i][0], rows[i][1], rows[i][2]);
@@ -175,6 +180,14 @@ TEST(a_file_in_another_form_is_written_again_but_not_if_a_comment_would_be_lost)
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         changes_to(rows[i][0], rows[i][1], rows[i][2]);
+}
+
+TEST(a_file_whose_keys_cannot_be_found_is_not_changed)
+{
+    static const char *const texts[] = {
+        "- a\n", "@\n", "\xff\n", "title: [a\n", "{title: a, flow: f, status: done}\n", "title: a\n  b: c\n"};
+    for (size_t i = 0; i < COUNT(texts); i++)
+        changes_to(texts[i], "{\"title\":\"b\"}", NULL);
 }
 
 TEST(a_broken_file_may_be_mended_key_by_key)

@@ -102,6 +102,81 @@ TEST(records_behind_a_place_are_read_if_it_is_the_end_of_a_line)
     }
 }
 
+static struct fs_calls calls;
+static int syncs, failing; /* how many calls, and the errno with which they fail */
+
+static int count_fdatasync(int fd)
+{
+    syncs++;
+    errno = failing;
+    return failing ? -1 : fs_system_calls.fdatasync(fd);
+}
+
+static int fail_fstat(int fd, struct stat *st)
+{
+    (void)fd, (void)st;
+    errno = EIO;
+    return -1;
+}
+
+static ssize_t fail_pread(int fd, void *data, size_t size, off_t at)
+{
+    (void)fd, (void)data, (void)size, (void)at;
+    errno = EIO;
+    return -1;
+}
+
+static void put_record(struct journal *journal)
+{
+    journal_begin(journal, "x");
+    journal_end(journal);
+}
+
+TEST(a_journal_is_synced_once_for_each_flush_that_wrote_if_its_flow_says_so)
+{
+    calls = fs_system_calls;
+    calls.fdatasync = count_fdatasync;
+    fs = &calls;
+    for (int is_synced = 0; is_synced < 2; is_synced++) {
+        struct tsk_error err;
+        struct journal journal;
+        ASSERT_OK(journal_open(&journal, AT_FDCWD, is_synced, &err));
+        put_record(&journal);
+        put_record(&journal);
+        ASSERT_INT(syncs, 0);
+        ASSERT_OK(journal_flush(&journal, &err));
+        ASSERT_OK(journal_flush(&journal, &err));
+        ASSERT_INT(syncs, is_synced);
+        put_record(&journal);
+        failing = EIO;
+        ASSERT_INT(journal_flush(&journal, &err), -is_synced);
+        failing = 0;
+        ASSERT_OK(journal_flush(&journal, &err)); /* what was not synced is synced now */
+        ASSERT_INT(syncs, is_synced ? 3 : 0);
+        journal_close(&journal);
+    }
+    fs = &fs_system_calls;
+}
+
+TEST(a_journal_whose_end_cannot_be_looked_at_is_not_opened)
+{
+    scene_write("journal", "{}\ntorn");
+    for (int i = 0; i < 2; i++) {
+        struct tsk_error err;
+        struct journal journal;
+        calls = fs_system_calls;
+        if (i)
+            calls.pread = fail_pread;
+        else
+            calls.fstat = fail_fstat;
+        fs = &calls;
+        ASSERT_INT(journal_open(&journal, AT_FDCWD, false, &err), -1);
+        fs = &fs_system_calls;
+        ASSERT_INT(err.sys_errno, EIO);
+    }
+    journal_is("{}\ntorn");
+}
+
 TEST(a_journal_whose_write_has_failed_stays_failed)
 {
     struct tsk_error err;
@@ -285,6 +360,51 @@ TEST(an_entry_that_would_leave_is_no_entry)
         if (result < 0)
             ASSERT_INT(errno, EBADMSG);
     }
+}
+
+TEST(a_directory_that_is_there_already_is_no_mistake_of_a_pack)
+{
+    static const char *const entries[] = {"tasuki-files 1", "f", "d/a", "x", "d", "d", "", "d", "d", ""};
+    struct buf pack CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < COUNT(entries); i++)
+        parcel_puts(&pack, entries[i]);
+    ASSERT_INT(unpack_to("to", pack.data, pack.len), 0);
+    ASSERT(scene_exists("to/d/a"));
+}
+
+static int fail_open_of_a(int dir, const char *path, int flags, mode_t mode)
+{
+    if (strcmp(path, "a") == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    return fs_system_calls.openat(dir, path, flags, mode);
+}
+
+TEST(a_file_that_cannot_be_read_and_a_path_that_is_too_long_do_not_travel)
+{
+    struct tsk_error err;
+    struct buf pack CLEANUP(buf_clear) = BUF_INIT, deep CLEANUP(buf_clear) = BUF_INIT;
+    char name[251];
+    ASSERT_INT(mkdir("from", 0700), 0);
+    scene_write("from/a", "A");
+    calls = fs_system_calls;
+    calls.openat = fail_open_of_a;
+    fs = &calls;
+    ASSERT_CODE(pack_here(".", 1, &pack, &err), TSK_ENVIRONMENT);
+    fs = &fs_system_calls;
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    int dir = open("from", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < 9; i++) {
+        ASSERT_INT(mkdirat(dir, name, 0700), 0);
+        int next = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(dir);
+        dir = next;
+    }
+    close(dir);
+    ASSERT_CODE(pack_here(".", 1, &deep, &err), TSK_INVALID_INPUT);
+    ASSERT(tsk_error_context(&err, "path"));
 }
 
 TEST(more_than_32_MB_do_not_travel_and_the_largest_file_is_named)
