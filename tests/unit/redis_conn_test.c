@@ -191,7 +191,7 @@ TEST(a_call_that_is_not_answered_when_something_else_is_due_closes_the_connectio
     redisReply *reply = NULL;
     server_open(&s);
     settings_for(&settings, &s, 0);
-    struct line lines[] = {HELLO(0), {0, "GET k", ""}};
+    struct line lines[] = {HELLO(0), {0, "GET k", ""}, {0, "", ""}};
     START(&s, lines);
     ASSERT_OK(redis_connect(&conn, &settings, &err));
     ASSERT_INT(redis_receive(&conn, 0, &reply, &err), 0); /* nothing was asked */
@@ -199,6 +199,7 @@ TEST(a_call_that_is_not_answered_when_something_else_is_due_closes_the_connectio
     redis_due(1);
     ASSERT_INT(redis_say(&conn, NULL, &err, "GET", "k", NULL), -1);
     ASSERT_INT(err.code, TSK_REDIS_UNAVAILABLE);
+    ASSERT_STR(reason(&err), "no answer in time");
     ASSERT_INT(conn.fd, -1);
     server_close(&s);
 }
@@ -357,7 +358,7 @@ TEST(a_step_that_is_not_answered_when_something_else_is_due_closes_the_connectio
     struct steps steps = {.seen = 0, .meta = "k"};
     server_open(&s);
     settings_for(&settings, &s, 0);
-    struct line lines[] = {HELLO(0), {0, "FCALL tasuki_v3_*", ""}};
+    struct line lines[] = {HELLO(0), {0, "FCALL tasuki_v3_*", ""}, {0, "", ""}};
     START(&s, lines);
     ASSERT_OK(redis_connect(&conn, &settings, &err));
     redis_due(1);

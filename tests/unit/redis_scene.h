@@ -15,7 +15,7 @@
 
 struct line {
     int at;            /* the number of its port */
-    const char *heard; /* the words of a command; with * at the end, how they begin */
+    const char *heard; /* the words of a command; with * at the end, how they begin; "": until the end */
     const char *said;  /* NULL: the connection ends */
 };
 
@@ -74,6 +74,11 @@ static inline _Noreturn void server_run(const struct server *s, const struct lin
     alarm(20);
     for (size_t i = 0; i < count; i++) {
         int at = lines[i].at;
+        if (!lines[i].heard[0]) { /* it says nothing any more, until the other side ends */
+            while (fgetc(conns[at]) != EOF)
+                ;
+            _exit(0);
+        }
         while (!conns[at] || !hear(conns[at], heard, sizeof heard)) {
             if (conns[at])
                 fclose(conns[at]);
