@@ -121,9 +121,9 @@ static inline void server_close(struct server *s)
 
 static inline const char *hello(const char *version, const char *mode)
 {
-    static char texts[16][256];
+    static char texts[32][256];
     static unsigned next;
-    char info[200], *text = texts[next++ % 16];
+    char info[200], *text = texts[next++ % 32];
     snprintf(info, sizeof info, "# Server\r\nredis_version:%s\r\nredis_mode:%s\r\n" ID, version, mode);
     snprintf(text, sizeof texts[0], "$%zu\r\n%s\r\n", strlen(info), info);
     return text;
