@@ -1,6 +1,7 @@
 /* The parts of a run that are neither graph nor process: attempts, what a task writes, answers. */
 #include "scene.h"
 
+#include "base/listing.h"
 #include "graph/attempt.h"
 #include "graph/output.h"
 #include "graph/reply.h"
@@ -193,6 +194,11 @@ TEST(a_question_has_a_text_a_known_type_and_a_selection_something_to_choose)
             test_fail(__FILE__, __LINE__, "%s", rows[i].question);
         if (result < 0)
             ASSERT_INT(err.code, TSK_INVALID_INPUT);
+        if (strstr(rows[i].question, "essay")) {
+            ASSERT_STR(err.text, "param_not_one_of");
+            ASSERT_STR(tsk_error_context(&err, "param"), "type");
+            ASSERT_STR(tsk_error_context(&err, "value"), "essay");
+        }
     }
 }
 
@@ -226,6 +232,35 @@ TEST(of_two_answers_to_one_question_the_first_counts_and_the_second_is_refused)
     ASSERT(json_equal(got, first));
     ASSERT_INT(reply_filter(&run, list), 1);
     ASSERT_INT(json_array_size(list), 3);
+    close(run.dir);
+}
+
+static struct fs_calls calls;
+
+static int refuse_unnamed(int dir, const char *path, int flags, mode_t mode)
+{
+    if ((flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return fs_system_calls.openat(dir, path, flags, mode);
+}
+
+TEST(where_no_file_is_without_a_name_an_answer_leaves_nothing_but_itself)
+{
+    struct tsk_error err;
+    struct rundir run = here();
+    json_t *question CLEANUP_JSON = json_pack("{s:s}", "id", "1.1"), *yes CLEANUP_JSON = json_true();
+    calls = fs_system_calls;
+    calls.openat = refuse_unnamed;
+    fs = &calls;
+    ASSERT_OK(reply_put(&run, question, yes, &err));
+    ASSERT_CODE(reply_put(&run, question, yes, &err), TSK_ALREADY_ANSWERED);
+    fs = &fs_system_calls;
+    struct listing names CLEANUP(listing_close);
+    ASSERT_INT(listing_open(&names, run.dir, ".", LISTING_SORTED), 0);
+    ASSERT_STR(listing_next(&names), "reply.1.1");
+    ASSERT(!listing_next(&names));
     close(run.dir);
 }
 

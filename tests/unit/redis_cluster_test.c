@@ -121,6 +121,28 @@ TEST(ask_counts_for_one_command_and_moved_from_now_on)
     server_close(&s);
 }
 
+TEST(a_node_that_refuses_to_be_asked_is_the_end_of_that_command)
+{
+    struct server s;
+    struct redis_settings settings;
+    struct redis_conn conn;
+    struct tsk_error err;
+    server_open(&s);
+    settings_for(&settings, &s, 0);
+    struct line lines[] = {HELLO_CLUSTER(0),
+                           {0, "GET foo", elsewhere("ASK", SLOT_FOO, "127.0.0.1", s.ports[1])},
+                           HELLO_CLUSTER(1),
+                           {1, "ASKING", "-ERR x\r\n"},
+                           {0, "GET foo", "+OK\r\n"}};
+    START(&s, lines);
+    ASSERT_OK(redis_connect(&conn, &settings, &err));
+    ASSERT_INT(redis_say(&conn, NULL, &err, "GET", "foo", NULL), -1);
+    ASSERT_STR(reason(&err), "ERR x");
+    ASSERT_OK(redis_say(&conn, NULL, &err, "GET", "foo", NULL));
+    redis_close(&conn);
+    server_close(&s);
+}
+
 TEST(a_command_that_is_sent_round_in_a_circle_ends_after_five)
 {
     struct server s;

@@ -45,7 +45,7 @@ static inline bool hear(FILE *in, char *words, size_t size)
     if (!fgets(head, sizeof head, in))
         return false;
     words[0] = '\0';
-    for (int left = atoi(head + 1); left > 0; left--) {
+    for (long left = strtol(head + 1, NULL, 10); left > 0; left--) {
         if (!fgets(head, sizeof head, in))
             return false;
         size_t len = strtoul(head + 1, NULL, 10), kept = len < sizeof data ? len : sizeof data - 1;

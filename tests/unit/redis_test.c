@@ -288,6 +288,20 @@ TEST(two_with_one_key_show_the_same_name_of_it_and_it_has_12_digits)
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
 
+TEST(who_looks_a_name_up_goes_on_with_its_own_work)
+{
+    int status;
+    pid_t caller = fork();
+    if (caller == 0) {
+        struct resolved list[RESOLVED_MAX];
+        const char *why = NULL;
+        size_t count = resolve_host("localhost", "1", list, &why);
+        _exit(count > 0 ? 42 : 1);
+    }
+    ASSERT_INT(waitpid(caller, &status, 0), caller);
+    ASSERT_INT(WEXITSTATUS(status), 42);
+}
+
 TEST(an_address_needs_no_lookup_and_a_lookup_ends_when_something_else_is_due)
 {
     struct resolved list[RESOLVED_MAX];

@@ -70,6 +70,22 @@ TEST(each_mistake_of_a_request_has_its_place)
     }
 }
 
+TEST(the_excerpt_of_a_long_line_ends_between_two_characters)
+{
+    for (int shift = 0; shift < 3; shift++) {
+        char text[1000];
+        struct request request CLEANUP(request_clear);
+        snprintf(text, sizeof text, "title: a\nflow: f\nk%.*s: ", shift, "xy");
+        for (int i = 0; i < 200; i++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "\xe3\x81\x82");
+        request_parse("RQ-a", text, strlen(text), LANG_EN, &request);
+        const char *excerpt = json_get_string(json_array_get(request.problems, 0), "excerpt", "");
+        size_t len = strlen(excerpt);
+        ASSERT(strncmp(excerpt, "k", 1) == 0 && strstr(text, excerpt));
+        ASSERT(len > 30 && (len - 3 - (size_t)shift) % 3 == 0);
+    }
+}
+
 TEST(a_request_must_have_a_name_that_begins_as_requests_do)
 {
     static const char *const ids[] = {"a", "rq-a", "RQa", "RQ-a b"};
@@ -82,7 +98,7 @@ TEST(a_request_must_have_a_name_that_begins_as_requests_do)
 
 /* ---- how it is changed ---------------------------------------------------------------------------------- */
 
-/* What becomes of it; NULL: it is refused. */
+/* The file that comes out; NULL: the change is refused. */
 static void changes_to(const char *before, const char *values_text, const char *wanted)
 {
     struct tsk_error err;

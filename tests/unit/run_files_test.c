@@ -80,6 +80,21 @@ TEST(a_damaged_journal_is_read_up_to_the_damage_and_who_appends_cuts_it_there_an
     ASSERT_INT(journal_read_behind(AT_FDCWD, 0, &none, &err), -1);
 }
 
+TEST(records_behind_a_place_are_all_read_however_the_pieces_fall)
+{
+    static char text[40000];
+    for (size_t size = 16384 - 2; size <= 16384 + 2; size++) {
+        struct tsk_error err;
+        json_t *records CLEANUP_JSON = NULL;
+        memset(text, 'x', size);
+        memcpy(text, "{\"e\":\"", 6);
+        memcpy(text + size - 3, "\"}\n", 4);
+        scene_write("journal", text);
+        ASSERT_OK(journal_read_behind(AT_FDCWD, 0, &records, &err));
+        ASSERT_INT(json_array_size(records), 1);
+    }
+}
+
 TEST(records_behind_a_place_are_read_if_it_is_the_end_of_a_line)
 {
     static const struct {
@@ -285,6 +300,7 @@ TEST(only_the_paths_that_are_named_travel_and_one_that_is_not_there_is_an_error)
     ASSERT(!scene_exists("to/a") && !scene_exists("to/d/e"));
     ASSERT_CODE(pack_here("a\0missing", 2, &none, &err), TSK_ENVIRONMENT);
     ASSERT_CODE(pack_here("missing/x", 1, &no_dir, &err), TSK_ENVIRONMENT);
+    ASSERT(!scene_exists("from/missing"));
 }
 
 TEST(a_link_that_leaves_and_what_is_neither_file_nor_directory_do_not_travel)
@@ -362,6 +378,15 @@ TEST(an_entry_that_would_leave_is_no_entry)
     }
 }
 
+TEST(a_file_in_the_place_of_a_directory_ends_the_unpacking)
+{
+    static const char *const entries[] = {"tasuki-files 1", "f", "a", "x", "f", "a/b", "y"};
+    struct buf pack CLEANUP(buf_clear) = BUF_INIT;
+    for (size_t i = 0; i < COUNT(entries); i++)
+        parcel_puts(&pack, entries[i]);
+    ASSERT_INT(unpack_to("to", pack.data, pack.len), -1);
+}
+
 TEST(a_directory_that_is_there_already_is_no_mistake_of_a_pack)
 {
     static const char *const entries[] = {"tasuki-files 1", "f", "d/a", "x", "d", "d", "", "d", "d", ""};
@@ -423,6 +448,27 @@ TEST(more_than_32_MB_do_not_travel_and_the_largest_file_is_named)
 }
 
 /* ---- the names of runs ---------------------------------------------------------------------------------- */
+
+TEST(many_runs_come_newest_first_whatever_the_order_of_their_names_was)
+{
+    struct tsk_error err;
+    struct tsk_workspace *ws = scene_open();
+    struct run_names names;
+    char path[64], wanted[64];
+    ASSERT_INT(mkdirat(ws->state_dir, "some", 0700), 0);
+    for (int i = 0; i < 50; i++) {
+        snprintf(path, sizeof path, "some/RUN-20260101T0000%02d-000aaa", i * 37 % 50);
+        ASSERT_INT(mkdirat(ws->state_dir, path, 0700), 0);
+    }
+    ASSERT_OK(run_names_open(ws, "some", &names, &err));
+    for (int i = 49; i >= 0; i--) {
+        snprintf(wanted, sizeof wanted, "RUN-20260101T0000%02d-000aaa", i);
+        ASSERT_STR(run_names_next(&names), wanted);
+    }
+    ASSERT(!run_names_next(&names));
+    run_names_clear(&names);
+    tsk_workspace_close(ws);
+}
 
 TEST(runs_come_newest_first_and_are_found_by_a_part_of_their_names)
 {
