@@ -183,6 +183,45 @@ TEST(a_run_that_is_removed_by_name_must_be_over_and_not_the_latest_of_its_reques
     tsk_workspace_close(ws);
 }
 
+TEST(a_run_that_cannot_be_removed_yet_is_named_with_the_commands_that_help)
+{
+    static const struct {
+        const char *status, *text;
+        enum tsk_code code;
+        const char *next[3];
+    } rows[] = {
+        {"RUNNING", "run_has_runner", TSK_RUN_IN_PROGRESS, {"tasuki wait run %s", "tasuki runs show %s", NULL}},
+        {"NEEDS_INPUT", "run_rm_waits", TSK_NEEDS_INPUT, {"tasuki runs show %s", "tasuki runs cancel %s", NULL}},
+        {"INTERRUPTED", "run_rm_interrupted", TSK_CONFLICT, {"tasuki runs show %s", "tasuki runs cancel %s", NULL}},
+    };
+    struct tsk_workspace *ws = scene_open();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct tsk_error err;
+        struct rundir run;
+        char id[RUN_ID_MAX], next[100];
+        json_t *stage CLEANUP_JSON = json_pack("{s:s, s:s}", "status", rows[i].status, "started_at", LONG_AGO);
+        ASSERT_OK(rundir_create(ws, NULL, &run, &err));
+        ASSERT_OK(rundir_write_stage(&run, stage, &err));
+        ASSERT_OK(rundir_publish(ws, &run, &err));
+        snprintf(id, sizeof id, "%s", run.id);
+        if (i)
+            rundir_clear(&run); /* its runner has ended */
+        ASSERT_CODE(prune_remove(ws, id, (char[RUN_ID_MAX]){0}, &err), rows[i].code);
+        ASSERT_STR(err.text, rows[i].text);
+        ASSERT_STR(tsk_error_context(&err, "run"), id);
+        ASSERT_STR(tsk_error_context(&err, "run_id"), id);
+        for (unsigned k = 0; rows[i].next[k]; k++) {
+            size_t len = strlen(rows[i].next[k]) - 2;
+            snprintf(next, sizeof next, "%.*s%s", (int)len, rows[i].next[k], id);
+            ASSERT_STR(tsk_error_next(&err, k), next);
+        }
+        ASSERT(!tsk_error_next(&err, 2));
+        if (!i)
+            rundir_clear(&run);
+    }
+    tsk_workspace_close(ws);
+}
+
 /* ---- logs ----------------------------------------------------------------------------------------------- */
 
 TEST(the_last_lines_of_a_log_are_counted_from_its_end_whether_that_has_a_newline_or_not)

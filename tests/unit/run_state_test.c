@@ -271,6 +271,39 @@ TEST(one_run_is_pending_per_lock_the_newest_and_it_is_dropped_by_its_own_id_only
     tsk_workspace_close(ws);
 }
 
+static struct fs_calls calls;
+static int syncs, failing_sync; /* the number of the call that fails; 0: none */
+
+static int count_fdatasync(int fd)
+{
+    if (++syncs != failing_sync)
+        return fs_system_calls.fdatasync(fd);
+    errno = EIO;
+    return -1;
+}
+
+TEST(a_run_is_pending_once_its_file_and_its_name_are_on_the_disk)
+{
+    struct tsk_error err;
+    char id[AFTER_ID_SIZE];
+    bool is_replaced;
+    struct tsk_workspace *ws = scene_open();
+    struct run_lock lock = lock_of("flow:f");
+    json_t *job CLEANUP_JSON = json_pack("{s:{}}", "args");
+    ASSERT_INT(fs_make_dirs(ws->state_dir, "after"), 0);
+    calls = fs_system_calls;
+    calls.fdatasync = count_fdatasync;
+    fs = &calls;
+    for (failing_sync = 2; failing_sync >= 0; failing_sync--) {
+        syncs = 0;
+        ASSERT_INT(after_record(ws, &lock, job, "RUN-1", id, &is_replaced, &err), failing_sync ? -1 : 0);
+        ASSERT_INT(failing_sync ? err.sys_errno : EIO, EIO);
+        ASSERT(syncs >= (failing_sync ? failing_sync : 2));
+    }
+    fs = &fs_system_calls;
+    tsk_workspace_close(ws);
+}
+
 TEST(a_pending_run_is_claimed_under_its_id_and_gone_when_the_run_is_there)
 {
     struct tsk_error err;
