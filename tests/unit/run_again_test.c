@@ -109,6 +109,69 @@ TEST(a_run_goes_on_in_the_place_of_a_new_one_if_it_is_the_latest_and_can)
     tsk_workspace_close(ws);
 }
 
+TEST(what_the_latest_run_means_for_the_next_one_is_the_same_before_the_lock_and_under_it)
+{
+    static const struct {
+        const char *status;
+        bool is_answered, is_changed, has_other_flow, is_queue;
+        enum tsk_code code; /* TSK_OK: a new run begins */
+        const char *text;
+    } rows[] = {
+        {"DONE", false, false, false, false, TSK_OK, NULL},
+        {"FAILED", false, false, false, false, TSK_OK, NULL},
+        {"CANCELLED", false, false, false, false, TSK_OK, NULL},
+        {"NEEDS_INPUT", false, false, false, false, TSK_NEEDS_INPUT, "request_waits"},
+        {"NEEDS_INPUT", false, true, true, false, TSK_NEEDS_INPUT, "request_waits"},
+        {"INTERRUPTED", false, false, false, false, TSK_RUN_IN_PROGRESS, "run_has_runner"}, /* it goes on */
+        {"INTERRUPTED", false, true, false, false, TSK_CONFLICT, "request_changed_since"},
+        {"INTERRUPTED", false, false, true, false, TSK_CONFLICT, "request_flow_changed_since"},
+        {"INTERRUPTED", true, true, true, false, TSK_RUN_IN_PROGRESS,
+         "run_has_runner"}, /* the answer was for that text */
+        {"INTERRUPTED", false, true, true, true, TSK_RUN_IN_PROGRESS, "run_has_runner"}, /* nobody is there to decide */
+    };
+    static const char text[] = "title: a\nflow: f.yaml\n";
+    struct tsk_workspace *ws = begin(text);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct tsk_error err;
+        struct request request CLEANUP(request_clear) = {.json = NULL};
+        struct buf flow CLEANUP(buf_clear) = BUF_INIT;
+        struct tsk_lock *some = (struct tsk_lock *)(void *)&flow; /* only whether there is one */
+        struct run_start start = {.request_id = "RQ-a", .queue = rows[i].is_queue ? some : NULL};
+        struct wanted wanted = {.ws = ws, .start = &start, .request = &request, .flow = &flow};
+        char goes_on[RUN_ID_MAX], hash[SHA256_HEX_SIZE], path[100];
+        ASSERT_OK(request_read(ws, "RQ-a", LANG_EN, &request, &err));
+        request_hash(&request, hash);
+        hash[0] = rows[i].is_changed ? 'x' : hash[0];
+        buf_puts(&flow, "tasks: {a: {run: x}}\n");
+        put_run(ws, "RUN-1", rows[i].status, rows[i].is_answered);
+        json_t *stage CLEANUP_JSON = json_load_file(".aiflow/runs/RUN-1/stage.json", 0, NULL);
+        json_object_set_new(stage, "request_sha256", json_string(hash));
+        json_dump_file(stage, ".aiflow/runs/RUN-1/stage.json", 0);
+        snprintf(path, sizeof path, ".aiflow/runs/RUN-1/flow.yaml");
+        scene_write(path, rows[i].has_other_flow ? "tasks: {a: {run: y}}\n" : "tasks: {a: {run: x}}\n");
+        for (int is_early = 0; is_early < 2; is_early++) {
+            goes_on[0] = '\0';
+            int result = is_early ? latest_settle_early(&wanted, goes_on, &err) : latest_settle(&wanted, goes_on, &err);
+            ASSERT_INT(result, rows[i].code == TSK_OK ? 0 : -1);
+            if (result < 0) {
+                ASSERT_STR(tsk_code_name(err.code), tsk_code_name(rows[i].code));
+                ASSERT_STR(err.text, rows[i].text);
+            }
+            ASSERT_STR(goes_on, rows[i].code == TSK_RUN_IN_PROGRESS ? "RUN-1" : "");
+            if (rows[i].code == TSK_CONFLICT || rows[i].code == TSK_NEEDS_INPUT) {
+                ASSERT_STR(tsk_error_context(&err, "request_id"), "RQ-a");
+                ASSERT_STR(tsk_error_context(&err, "run_id"), "RUN-1");
+                ASSERT(strncmp(tsk_error_next(&err, 0),
+                               rows[i].code == TSK_CONFLICT ? "tasuki resume RUN-1" : "tasuki runs show RUN-1",
+                               19) == 0);
+            }
+        }
+        start.is_new = true;
+        ASSERT_OK(latest_settle_early(&wanted, goes_on, &err)); /* under the lock it is cancelled */
+    }
+    tsk_workspace_close(ws);
+}
+
 /* ---- putting back --------------------------------------------------------------------------------------- */
 
 TEST(what_is_done_or_has_failed_is_put_back_once_and_nothing_else)
