@@ -15,7 +15,10 @@ static json_t *answer_to(const char *url, const char *words, int *ret)
     for (char *word; (word = strsep(&rest, " "));)
         argv[argc++] = word;
     argv[argc] = NULL;
-    setenv("TASUKI_REDIS", url, 1);
+    if (url)
+        setenv("TASUKI_REDIS", url, 1);
+    else
+        unsetenv("TASUKI_REDIS");
     fflush(stdout);
     int file = open("printed", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     dup2(file, 1);
@@ -43,6 +46,7 @@ TEST(a_question_without_a_server_or_that_is_none_is_invalid_input)
     char url[64];
     server_open(&s);
     snprintf(url, sizeof url, "redis://127.0.0.1:%s", s.ports[0]);
+    is_refused(NULL, "server", "INVALID_INPUT");
     is_refused("", "server", "INVALID_INPUT");
     is_refused("http://h", "server", "INVALID_INPUT");
     struct line lines[] = {HELLO(0), HELLO(0), HELLO(0), HELLO(0), HELLO(0)};

@@ -217,9 +217,9 @@ TEST(a_path_that_travels_has_no_empty_part_no_dot_and_no_dots)
     static const struct {
         const char *path;
         bool is_inside;
-    } rows[] = {{".", true},    {"a", true},   {"a/b", true},     {"..a", true},  {".a/...", true}, {"a/.b", true},
-                {"", false},    {"/", false},  {"/a", false},     {"a/", false},  {"a//b", false},  {"./a", false},
-                {"a/.", false}, {"..", false}, {"a/../b", false}, {"../a", false}};
+    } rows[] = {{".", true},    {"a", true},    {"a/b", true}, {"..a", true},     {"a.", true},   {".a/...", true},
+                {"a/.b", true}, {"", false},    {"/", false},  {"/a", false},     {"a/", false},  {"a//b", false},
+                {"./a", false}, {"a/.", false}, {"..", false}, {"a/../b", false}, {"../a", false}};
     char path[PATH_MAX];
     for (size_t i = 0; i < COUNT(rows); i++)
         if (pack_path_is_inside(rows[i].path) != rows[i].is_inside)
