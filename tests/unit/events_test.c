@@ -710,7 +710,7 @@ TEST(whichever_call_of_a_reader_fails_it_is_reported_or_every_event_is_read)
             ASSERT_STR(tsk_error_context(&err, "reason"), "Input/output error");
             int64_t last = count;
             for (rc = 1; reader.fd >= 0 && (rc = event_read(&reader, &event, &err)) == 1;
-                 last++) { /* it goes on where it was */
+                 last++) { /* the next read continues there */
                 ASSERT_INT(json_integer_value(json_at(event, "data.number")), last);
                 json_decref(event);
             }
