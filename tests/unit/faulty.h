@@ -8,11 +8,11 @@
 #include <string.h>
 
 static struct fault {
-    const char *only; /* only calls of this name count; NULL: all */
-    long at;          /* the call that fails, from 1 on; 0: none */
-    int error;        /* its errno */
-    bool is_sticky;   /* so do all that count after it */
-    bool has_struck;
+    const char *only;   /* only calls of this name count; NULL: all */
+    long at;            /* the call that fails, from 1 on; 0: none */
+    int error;          /* its errno */
+    bool is_sticky;     /* so do all that count after it */
+    const char *struck; /* the name of the call that failed */
     long made;
 } fault;
 
@@ -23,7 +23,7 @@ static bool fault_strikes(const char *name)
     fault.made++;
     if (!fault.at || fault.made < fault.at || (fault.made > fault.at && !fault.is_sticky))
         return false;
-    fault.has_struck = true;
+    fault.struck = name;
     errno = fault.error;
     return true;
 }
@@ -64,7 +64,7 @@ static void fault_begin(const char *only, long n, int error)
 static bool fault_end(void)
 {
     fs = &fs_system_calls;
-    return fault.has_struck;
+    return fault.struck;
 }
 
 #endif
