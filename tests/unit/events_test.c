@@ -669,7 +669,8 @@ static bool append_with_fault(int which, const char *only, long n, int error, in
 
 TEST(whichever_call_of_an_append_fails_it_is_reported_or_the_event_is_there_and_what_was_there_stays)
 {
-    int result;
+    int result, dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 1, 10000); /* who this process is is known from here on */
     for (int which = 0; which < TRAILS; which++) {
         for (long n = 1; append_with_fault(which, NULL, n, EIO, &result); n++)
             /* The look for a torn tail, and the look whether the trail is still the same, cost nothing; a rotation can wait. */
