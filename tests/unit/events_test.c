@@ -688,6 +688,22 @@ TEST(a_trail_that_another_has_made_meanwhile_is_taken)
     }
 }
 
+TEST(a_trail_that_does_not_reach_the_disk_is_an_error_of_the_sync)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(event_trail_sync(&trail, &err), 0); /* nothing was written */
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    fault_begin("fdatasync", 2, EIO);
+    ASSERT_INT(event_trail_sync(&trail, &err), 0);
+    ASSERT_INT(fault.made, 1);
+    ASSERT_INT(event_trail_sync(&trail, &err), -1);
+    ASSERT(fault_end());
+    ASSERT_STR(tsk_error_context(&err, "reason"), strerror(EIO));
+    event_trail_clear(&trail);
+}
+
 TEST(a_disk_without_room_for_a_new_trail_is_said_to_be_full)
 {
     int result;
