@@ -253,6 +253,27 @@ TEST(a_line_that_was_glued_to_a_torn_tail_is_written_again)
     event_trail_clear(&trail);
 }
 
+static ssize_t write_after_torn_lines(int fd, const void *data, size_t len)
+{
+    add_bytes("events.ndjson", "{\"time\":\"2026-02-0");
+    return write(fd, data, len);
+}
+
+TEST(a_line_that_is_glued_to_a_torn_tail_each_time_is_an_error)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    faulty = fs_system_calls;
+    faulty.write = write_after_torn_lines;
+    fs = &faulty;
+    ASSERT_INT(append(&trail, 0, 99, NULL), -1);
+    ASSERT_STR(tsk_error_context(&err, "reason"), strerror(EIO));
+    fs = &fs_system_calls;
+    event_trail_clear(&trail);
+}
+
 static ssize_t write_half(int fd, const void *data, size_t len)
 {
     if (len > 1)

@@ -83,7 +83,7 @@ TEST(a_long_name_is_cut_and_names_that_begin_alike_have_different_files)
     name[180] = '\0';
     snprintf(first, sizeof first, "name.%s.lock.json", name);
     ASSERT_STR(file_of(ws, TSK_LOCK_NAME, name), first);
-    strcat(name, "x");
+    memcpy(name + 180, "x", 2);
     snprintf(first, sizeof first, "%s", file_of(ws, TSK_LOCK_NAME, name));
     ASSERT_INT(strlen(first), strlen("name.") + 120 + 1 + 16 + strlen(".lock.json"));
     ASSERT_INT(first[5 + 120], '~');

@@ -190,7 +190,8 @@ TEST(worktrees_of_one_repository_are_siblings_and_each_has_its_branch)
     ASSERT(worktree_of("w", top));
     ASSERT_STR(top, below);
     ASSERT(!worktree_of("absent", top));
-    put("w/.git/worktrees/v/commondir", strcat(below, "/.git\n"));
+    snprintf(below, sizeof below, "%s/w/.git\n", here);
+    put("w/.git/worktrees/v/commondir", below);
     ASSERT(worktree_is_sibling("w", "v"));
 }
 
