@@ -506,6 +506,94 @@ def _(ws):
     compare(__file__, "busy", "\n".join(found))
 
 
+@test("a row of a process or a template that is damaged is named by whatever needs it, and takes nothing else with it")
+def _(ws):
+    for words in ("proc create db -- true", "proc create web --depends-on db=started -- true", "proc create other -- true", "proc template create t -- true",
+                  "proc template create u -- true"):
+        ws.tasuki(*words.split()).expect(0)
+    (ws.path / "import.yaml").write_text("version: 1\nprocesses:\n  db: {command: 'true'}\n  new: {command: 'true'}\n")
+    found = []
+    for table, column, one, looks in (
+            ("template", "spec", "t", ("proc template list", "proc template show t", "proc template show u", "proc template use t made",
+                                       "proc template use u made2", "proc template update t --cwd /", "proc template create v -- true", "proc export", "proc template delete t")),
+            ("process", "args", "db", ("proc list", "status", "proc status db", "proc status web", "proc start db", "proc start web", "proc stop db",
+                                     "proc stop --all", "proc update db --cwd /", "proc update web --cwd /", "proc logs db", "proc wait db", "proc export",
+                                     "proc export web", "proc import import.yaml", "proc import import.yaml --replace", "restore", "probe db",
+                                     "proc start other", "proc wait other", "proc create db -- true", "proc remove db", "proc remove web --force"))):
+        with sqlite3.connect(ws.path / ".aiflow/state.db") as base:
+            base.execute(f"UPDATE {table} SET {column} = '{{' WHERE {'id' if table == 'process' else 'name'} = '{one}'")
+        base.close()
+        found += [f"{table}: {words}: {said(ws, ws.tasuki('--json', *words.split()))}" for words in looks]
+    compare(__file__, "damaged rows", re.sub(r"state.db:1:[0-9]+", "state.db:1:N", "\n".join(found)))
+
+
+@test("an event or a party that cannot be stored: nothing is changed, and the refusal says why")
+def _(ws):
+    for words in ("own claim w", "proc create p -- true", "proc template create t -- true"):
+        ws.tasuki(*words.split()).expect(0)
+
+    def shown():
+        return [ok(ws, *look.split()) for look in ("own show w", "proc list", "proc template list")]
+
+    def change(text):
+        with sqlite3.connect(ws.path / ".aiflow/state.db") as base:
+            base.execute(text)
+        base.close()
+
+    before = shown()
+    change("CREATE TRIGGER no_event BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'not today'); END")
+    for words in ("own claim v --instance third", "own force-claim w --yes --instance third", "own release w", "own leave",
+                  "proc create r -- true", "proc remove p", "proc update p --cwd /", "proc template create u -- true",
+                  "proc template update t --cwd /", "proc template delete t"):
+        result = ws.tasuki("--json", *words.split())
+        assert result.code == 9 and "not today" in result.out, f"{words}: {result}"
+        eq(shown(), before, f"what is there after {words}")
+    change("DROP TRIGGER no_event")
+    change("DELETE FROM instance")
+    change("CREATE TRIGGER no_party BEFORE INSERT ON instance BEGIN SELECT RAISE(ABORT, 'not today'); END")
+    result = ws.tasuki("--json", "own", "claim", "v")
+    assert result.code == 9 and "not today" in result.out, result
+    ws.tasuki("own", "show", "v").expect(5)
+
+
+@test("an import that cannot store a template stores nothing; one whose templates are there asks for --replace")
+def _(ws):
+    ws.tasuki("proc", "template", "create", "t", "--", "true").expect(0)
+    ws.tasuki("proc", "create", "p", "--", "true").expect(0)
+    (ws.path / "both.yaml").write_text(ws.tasuki("proc", "export").expect(0).out)
+    ws.tasuki("proc", "remove", "p").expect(0)
+    refused = ws.tasuki("--json", "proc", "import", "both.yaml").expect(4, "CONFLICT")
+    assert '"t"' in refused.out and "--replace" in refused.out, refused
+    eq([one["id"] for one in ok(ws, "proc", "list")["processes"]], [], "the processes")
+    ws.tasuki("proc", "template", "delete", "t").expect(0)
+    with sqlite3.connect(ws.path / ".aiflow/state.db") as base:
+        base.execute("CREATE TRIGGER no_template BEFORE INSERT ON template BEGIN SELECT RAISE(ABORT, 'not today'); END")
+    base.close()
+    result = ws.tasuki("--json", "proc", "import", "both.yaml")
+    assert result.code == 9 and "not today" in result.out, result
+    eq((ok(ws, "proc", "list")["processes"], ok(ws, "proc", "template", "list")["templates"]), ([], []), "what is there")
+
+
+@test("a file of a process that cannot be opened: what each command says is known, and no process that runs is taken for one that does not",
+      slow=True)
+def _(ws):
+    ws.tasuki("proc", "create", "s", "--", "sleep", "1000").expect(0)
+    found = []
+    for path in ("status.json", "want", "holder.lock", "run.1.lock", "history", "stdout.log", "log"):
+        for words in ("proc status s", "proc list", "proc logs s", "proc start s", "proc wait s --for ready", "proc update s --cwd /",
+                      "proc stop s", "proc restart s", "proc remove s --force"):
+            if ws.tasuki("proc", "start", "s").code == 5:
+                ws.tasuki("proc", "create", "s", "--", "sleep", "1000").expect(0)
+                ws.tasuki("proc", "start", "s").expect(0)
+            result = ws.fault("--json", *words.split(), at=1, mode="EIO", env={"TASUKI_FAULT_PATH": path, "TASUKI_FAULT_STICKY": "1"})
+            ws.commands.clear()
+            found.append(f"{path}: {words}: {re.sub(r'pid [0-9]+|[0-9]+ ms', '<n>', said(ws, result))}")
+            if words == "proc list" and result.code == 0:
+                eq(result.json["processes"][0]["state_name"], "Running", f"{path}: the state in the list")
+    ws.tasuki("proc", "remove", "s", "--force")
+    compare(__file__, "files of a process", "\n".join(found))
+
+
 @test("where one kind of call always fails, what each command says is known, and none succeeds that had to make it", slow=True)
 def _(ws):
     arrange(ws)

@@ -443,7 +443,20 @@ def _(ws):
             ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a, b]}\n", "4:19", "no agent b"),
             ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: lax}\n", "4:28", "policy"),
             ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {at_least: 2}}\n", "4:39", "at_least"),
-            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {critical: [b]}}\n", "4:40", "not in this team")):
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {critical: [b]}}\n", "4:40", "not in this team"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {critical: a}}\n", "4:39", "critical"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {least: 1}}\n", "4:36", "unknown key least"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {at_least: 1, critical: [a]}}\n", "4:", "at_least"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {}}\n", "4:", "at_least"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], policy: {at_least: 0}}\n", "4:39", "at_least"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: a}\n", "4:", "agents"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {policy: strict}\n", "4:", "agents"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t: {agents: [a], members: 1}\n", "4:", "members"),
+            ("agents:\n  a: {run: [x, '{task}']}\nteams:\n  t t: {agents: [a]}\n", "4:", "name"),
+            (f"agents:\n  a: {{run: [x, '{{task}}']}}\nteams:\n  t: {{agents: [{', '.join(257 * ['a'])}]}}\n", "4:", "256"),
+            (f"agents:\n  {61 * 'a'}: {{run: [x, '{{task}}']}}\n", "2:", "60"),
+            ("agents:\n  a: {run: [x, '{task}'], cwd: [b]}\n", "2:32", "directory"),
+            ("agents:\n  a: {run: [x, '{task}'], retries: -1}\n", "2:36", "retries")):
         config.write_text(text)
         refused = agent(ws, "run", "a", "x").expect(2, "INVALID_INPUT").error
         assert refused["message"].startswith(f".aiflow/config.yaml:{place}") and words in refused["message"], (text, refused)
@@ -452,6 +465,29 @@ def _(ws):
     assert "coder" in unknown["message"], unknown
     missing = agent(ws, "run", "coder", "x").expect(7).json
     eq(missing["agents"][0]["exit_code"], 127, "a program that is not there")
+
+
+@test("a text that is too long for an agent's argument, and an agent that is not there, are refused in every shape; nothing runs")
+def _(ws):
+    (ws.path / ".aiflow/config.yaml").write_text(
+        "agents:\n  short: {run: [sh, -c, 'echo x >> ran', sh, '{task}']}\n  twice: {run: [sh, -c, 'echo x >> ran', sh, '{task}{task}']}\n"
+        "teams:\n  both: {agents: [short, twice]}\n")
+    (ws.path / ".aiflow/runs").mkdir(exist_ok=True)
+    plan = ws.path / "plan.json"
+    for name, text, code, reason in (("twice", "x" * 65501, 2, "INVALID_INPUT"), ("none", "x", 5, "NOT_FOUND")):
+        plan.write_text(json.dumps([{"id": "one", "subagentId": "short", "task": "x"}, {"id": "two", "subagentId": name, "task": text}]))
+        team = "both" if name == "twice" else name
+        for words in (("run", name, text), ("parallel", "short", name, "--task", text), ("dag", "plan.json"), ("team", team, text), ("teams", team, "--task", text),
+                      ("loop", name, text, "--max-iterations", "2")):
+            error = agent(ws, *words).expect(code, reason).error
+            assert name in error["message"], (words[0], error)
+            assert reason == "NOT_FOUND" or "131000" in error["message"], (words[0], error)
+    eq(list((ws.path / ".aiflow/runs").glob("RUN-*")), [], "runs")
+    assert not (ws.path / "ran").exists(), "an agent ran"
+    agent(ws, "run", "twice", "x" * 65500).expect(0)
+    for more, words in (({"id": "one"}, "one"), ({"id": "two", "needs": ["one", "three"]}, "three")):
+        plan.write_text(json.dumps([{"id": "one", "subagentId": "short", "task": "x"}, {"subagentId": "short", "task": "x", **more}]))
+        assert words in agent(ws, "dag", "plan.json").expect(2, "INVALID_INPUT").error["message"]
 
 
 @test("an agent has its own directory, environment and retries", slow=True)

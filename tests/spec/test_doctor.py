@@ -479,4 +479,86 @@ def _(ws):
     server.stop()
 
 
+# -- a table of findings --------------------------------------------------------------------------------------------
+
+def config(text):
+    return lambda ws: state(ws, "config.yaml").write_text(text)
+
+
+def stale_socket(ws):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(state(ws, "server.sock")))
+
+
+def no_sprint_line(ws):
+    ws.run(["git", "init", "-q"]).expect(0)
+    (ws.path / ".gitignore").write_text("/build\n/.sprint-runningx\n # /.sprint-running\n")
+
+
+def old_private(ws):
+    path = state(ws, "locks/.tsk-name.zz")
+    path.parent.mkdir(exist_ok=True)
+    path.mkdir()
+    (path / "in it").write_text("")
+
+
+FINDINGS = [
+    (config("- a\n"), "config", "FAIL", "not a map"), (config("a\n"), "config", "FAIL", "not a map"), (config("max_runs: 0\n"), "config", "FAIL", "at least 1"),
+    (config("max_runs: 1\n"), "config", "PASS", ""), (config("max_runs: x\n"), "config", "FAIL", "at least 1"), (config("trust_fs: 1\n"), "config", "FAIL", "true or false"),
+    (config("agents_confirm_live: 2\n"), "config", "FAIL", "true or false"), (config("trust_fs: false\n"), "config", "PASS", ""),
+    (config("agents: []\n"), "config", "FAIL", "a map"), (config("agents:\n"), "config", "PASS", ""), (config("keep: 3\n"), "config", "FAIL", "a map"),
+    (config("notify: x\n"), "config", "FAIL", "a map"), (config("processes: [x]\n"), "config", "FAIL", "a map"), (config("redis: [x]\n"), "config", "FAIL", "a text"),
+    (config("max_run: 1\n"), "config", "WARN", "max_runs"), (config("zzzzzzzzzz: 1\n"), "config", "WARN", "zzzzzzzzzz"), (config("locks: redis\n"), "config", "FAIL", "locks"),
+    (config("a: [\n"), "config", "FAIL", "config.yaml:"),
+    *((config(f"redis: '{url}'\n"), "redis", "FAIL", "redis://host") for url in (
+        "redis://", "redis:///0", "http://127.0.0.1:1", "redis://127.0.0.1:0", "redis://127.0.0.1:65536", "redis://127.0.0.1:x", "redis://127.0.0.1:",
+        "redis://[::1", "redis://[::1]1", "redis://:1", "redis://u:p@", "redis://" + "h" * 320, "redis://" + "h" * 256 + ":1", "redis://127.0.0.1:123456")),
+    *((config(f"redis: '{url}'\n"), "redis", "FAIL", "127.0.0.1") for url in (
+        "redis://127.0.0.1:1", "redis://u:p@127.0.0.1:1/3", "redis://u:p@x@127.0.0.1:1?a=b", "redis://127.0.0.1:1#x")),
+    (config("redis: {url: 'redis://[::1]:1'}\n"), "redis", "FAIL", "::1"),
+    (lambda ws: state(ws, "server.sock").write_text(""), "server", "WARN", "not a socket"), (stale_socket, "server", "WARN", "no server listens"),
+    (no_sprint_line, "gitignore", "WARN", "/.sprint-running"),
+    (lambda ws: (state(ws, "events.ndjson").unlink(missing_ok=True), state(ws, "events.ndjson").mkdir()), "events", "FAIL", "events.ndjson"),
+    (old_private, "locks", "PASS", ""),  # it may be somebody's who is at work
+]
+
+
+@test("what stands in config.yaml, the Redis URL, the socket, .gitignore: each has its status, its sentence and its command", slow=True)
+def _(ws):
+    kept = ws.base / "kept"
+    shutil.copytree(ws.path, kept, symlinks=True)
+    wrong = []
+    for i, (arrange, name, status, words) in enumerate(FINDINGS):
+        shutil.rmtree(ws.path)
+        shutil.copytree(kept, ws.path, symlinks=True)
+        arrange(ws)
+        found = check(ws.tasuki("doctor", "--json").json, name)
+        text = json.dumps(found)
+        if (found["status"], words in text, bool(found.get("fix"))) != (status, True, status != "PASS" and name != "events"):  # of the trail the workspace's check has it
+            wrong.append(f"{i} {status} {words}: {text}")
+        ws.commands.clear()
+    eq(wrong, [], "findings with another status, sentence or command")
+
+
+@test("which of the calls that locks rest on does not work here is said; nothing of the attempt is left")
+def _(ws):
+    ws.tasuki("lock", "acquire", "name", "a", "--pid", "1").expect(0)
+    before = sorted(p.name for p in state(ws, "locks").iterdir())
+    for call, mode, status, words in (("linkat", "EPERM", "FAIL", "hard links"), ("renameat2", "EINVAL", "WARN", "RENAME_EXCHANGE"),
+                                      ("ofd_lock", "ENOLCK", "FAIL", "byte locks")):
+        result = ws.fault("doctor", "--json", at=1, mode=mode, env={"TASUKI_FAULT_ONLY": call, "TASUKI_FAULT_STICKY": "1"})
+        found = check(result.json, "filesystem")
+        eq((found["status"], words in json.dumps(found)), (status, True), f"without {call}: {found}")
+        eq(sorted(p.name for p in state(ws, "locks").iterdir()), before, f"what is in locks/ after it, without {call}")
+
+
+@test("a clock before this program was built cannot be right; a room that cannot be asked for is said")
+def _(ws):
+    found = check(ws.fault("doctor", "--json", wall_ms=-40 * 365 * 86400 * 1000).json, "clock")
+    assert found["status"] == "WARN" and "cannot be right" in json.dumps(found) and "timedatectl" in json.dumps(found), found
+    result = ws.fault("doctor", "--json", at=1, mode="EOPNOTSUPP", env={"TASUKI_FAULT_PATH": ".", "TASUKI_FAULT_STICKY": "1"})
+    eq(check(result.json, "disk")["status"], "PASS", "where no file is without a name")
+    eq([p.name for p in state(ws).rglob(".tsk-*")], [], "private names")
+
+
 main(__name__)

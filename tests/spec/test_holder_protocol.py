@@ -4,11 +4,12 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import stat
 import time
 
 from harness.harness import eq, main, test
-from holder_common import BOOT_ID, F_OFD_SETLK, Holder, kill, lock_call, python, sh, stop_while, ticks_of, wait_until
+from holder_common import BOOT_ID, F_OFD_SETLK, Holder, kill, lock_call, python, reap, sh, stop_while, ticks_of, wait_until
 
 IDLE_S = 2.0
 POLICY = dict(max_retries=-1, backoff_ms=1, backoff_max_ms=1, healthy_ms=60000)
@@ -145,6 +146,90 @@ def _(ws):
     (h.dir / "stdout.pipe").write_text("")
     eq(h.start(["true"], log="pipe")[:2], ["error", "pipe"])
     check_nothing_changed(h)
+
+
+def is_dir(path):
+    path.mkdir(parents=True)
+
+
+def is_file(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+
+
+def is_fifo(path):
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+
+
+def is_link(path):
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("elsewhere")
+
+
+for name, make, mode, stage, number in [
+        ("history", is_dir, "direct", "record", 21), ("history", is_link, "direct", "record", 40), ("log", is_file, "direct", "log", 20),
+        ("log/stderr.log", is_dir, "direct", "log", 21), ("log/stdout.log", is_fifo, "direct", "log", 22),
+        ("log/stdout.log", is_link, "direct", "log", 40), ("stdout.idx", is_dir, "direct", "log", 21), ("stderr.idx", is_link, "pipe", "log", 40),
+        ("output.idx", is_dir, "stamped", "log", 21), ("log/output.log", is_fifo, "stamped", "log", 22),
+        ("stdout.pipe", is_link, "pipe", "pipe", 40), ("stderr.pipe", is_file, "pipe", "pipe", 22), ("stderr.pipe", is_dir, "stamped", "pipe", 22),
+        ("tty", is_dir, "tty", "tty", 98)]:
+    @test(f"what stands in the way of a file ({name}, {make.__name__[3:]}, mode {mode}) fails the start with stage {stage} and errno {number}",
+          init=False)
+    def _(ws, name=name, make=make, mode=mode, stage=stage, number=number):
+        h = Holder(ws)
+        make(h.dir / name)
+        eq(h.start(["true"], log=mode), ["error", stage, str(number)])
+        h.wait()
+        eq((h.status, h.run_locks(), h.proc.returncode), (None, [], 1), "status.json, life locks, the holder's exit code")
+        assert not h.is_locked(), "holder.lock is held"
+        assert not (ws.path / "elsewhere").exists() and not (h.dir / "elsewhere").exists(), "a link was followed"
+
+
+@test("a notification socket without a proper name, or with one that is taken, fails the start with stage notify", init=False)
+def _(ws):
+    taken = "tasuki-test-taken-" + os.urandom(8).hex()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind("\0" + taken)
+        for i, (name, number) in enumerate(((None, 22), ("", 22), ("/run/socket", 22), ("@" + "x" * 108, 22), ("@" + taken, 98))):
+            h = Holder(ws, f"p{i}")
+            eq(h.start(["true"], notify=1, env={} if name is None else {"NOTIFY_SOCKET": name}), ["error", "notify", str(number)], f"{name}")
+            check_nothing_changed(h)
+    h = Holder(ws, "long")
+    eq(h.start(["true"], notify=1, env={"NOTIFY_SOCKET": ("@" + h.start_id).ljust(108, "x")})[0], "ok", "a name of 107 bytes")
+    eq(h.wait()["exit"]["status"], 0)
+
+
+@test("a restart that finds something in the way fails with its stage, and is tried again", init=False)
+def _(ws):
+    for i, (script, stage, number) in enumerate((("mkdir ../p0/run.2.lock", "record", 21), ("mv ../p1/log ../p1/old; : > ../p1/log", "log", None))):
+        h = Holder(ws, f"p{i}")
+        (ws.path / "work").mkdir(exist_ok=True)
+        h.start(sh(f"{script}; exit 1"), restart="on-failure", cwd=ws.path / "work", **{**POLICY, "max_retries": 2})
+        h.wait()
+        found = {(f["n"], f["stage"], f["errno"]) for f in h.facts("start_failed")}
+        if number:
+            eq(found, {(2, stage, number)}, script)
+            (h.dir / "run.2.lock").rmdir()
+        eq(h.facts("gave_up")[0]["retries"], 2, script)
+
+
+@test("a process whose log cannot be opened is not adopted, and lives on", init=False)
+def _(ws):
+    h = Holder(ws)
+    h.start(["sleep", "100"])
+    pid = h.pid
+    h.kill()
+    (h.dir / "log/stdout.log").rename(h.dir / "log/kept")
+    (h.dir / "log/stdout.log").mkdir()
+    eq(h.adopt(["sleep", "100"]), ["error", "log", "21"])
+    eq(h.proc.wait(), 1, "the holder's exit code")
+    assert ticks_of(pid) and h.is_locked("run.1.lock"), "it lives, and has its lock"
+    eq(h.status["exit"], None)
+    eq(h.words(), ["started"])
+    kill(pid)
+    wait_until(lambda: not ticks_of(pid), "its end")
+    reap(pid)
 
 
 @test("a holder that is not given the locks does nothing", init=False)

@@ -1,5 +1,6 @@
 #include "base/fs.h"
 #include "base/who.h"
+#include "faulty.h"
 #include "harness/test.h"
 #include "store/events.h"
 
@@ -249,6 +250,27 @@ TEST(a_line_that_was_glued_to_a_torn_tail_is_written_again)
     ASSERT_INT(append(&trail, 0, 1, &id), 0);
     assert_numbers(dir, 0, 0, 2);
     assert_numbers(dir, id, 1, 2);
+    event_trail_clear(&trail);
+}
+
+static ssize_t write_after_torn_lines(int fd, const void *data, size_t len)
+{
+    add_bytes("events.ndjson", "{\"time\":\"2026-02-0");
+    return write(fd, data, len);
+}
+
+TEST(a_line_that_is_glued_to_a_torn_tail_each_time_is_an_error)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    faulty = fs_system_calls;
+    faulty.write = write_after_torn_lines;
+    fs = &faulty;
+    ASSERT_INT(append(&trail, 0, 99, NULL), -1);
+    ASSERT_STR(tsk_error_context(&err, "reason"), strerror(EIO));
+    fs = &fs_system_calls;
     event_trail_clear(&trail);
 }
 
@@ -579,6 +601,188 @@ TEST(who_goes_on_behind_an_event_does_not_see_its_repetition)
         ASSERT_INT(event_read(&reader, &event, &err), 0);
         event_reader_clear(&reader);
     }
+}
+
+/* ---- calls that fail ---------------------------------------------------------------------------------- */
+
+TEST(a_writer_follows_the_trail_that_another_has_rotated)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    struct stat before, after;
+    uint64_t ids[2];
+    event_trail_init(&trail, dir);
+    ASSERT_INT(append(&trail, 0, 0, &ids[0]), 0);
+    append_range(dir, 1, 2, 1); /* closes the segment that the first writer has open */
+    ASSERT_INT(count_closed(), 1);
+    ASSERT_INT(stat(oldest_closed(), &before), 0);
+    ASSERT_INT(append(&trail, 0, 2, &ids[1]), 0);
+    event_trail_clear(&trail);
+    ASSERT_INT(stat(oldest_closed(), &after), 0);
+    ASSERT_INT(after.st_size, before.st_size);
+    ASSERT(ids[1] > ids[0]);
+    assert_numbers(dir, 0, 0, 3);
+    assert_numbers(dir, ids[1], 2, 3);
+}
+
+/* Trails to which an event is appended: none; an open one; one with closed segments; one that has to be rotated, and one whose first
+ * line is damaged. How many events they have. */
+enum { NO_TRAIL, SHORT_TRAIL, CLOSED_ONLY, LONG_TRAIL, DAMAGED_TRAIL, TRAILS };
+
+static int make_trail(int dir, int which)
+{
+    if (which == SHORT_TRAIL)
+        append_range(dir, 0, 2, 10000);
+    if (which >= CLOSED_ONLY)
+        append_range(dir, 0, 3, 1);
+    if (which == CLOSED_ONLY)
+        ASSERT_INT(unlinkat(dir, "events.ndjson", 0), 0);
+    if (which == DAMAGED_TRAIL) {
+        int fd CLEANUP_FD = openat(dir, "events.ndjson", O_WRONLY | O_TRUNC | O_CLOEXEC);
+        ASSERT(fd >= 0);
+        ASSERT_INT(write(fd, "damaged\n", 8), 8);
+    }
+    return which == NO_TRAIL ? 0 : which == SHORT_TRAIL || which == CLOSED_ONLY || which == DAMAGED_TRAIL ? 2 : 3;
+}
+
+/* What cannot be examined is no regular file: "Invalid argument". */
+static void assert_reason(int error)
+{
+    const char *reason = tsk_error_context(&err, "reason");
+    ASSERT_INT(err.code, error == ENOSPC ? TSK_STORAGE_FULL : TSK_ENVIRONMENT);
+    ASSERT(reason && (strcmp(reason, strerror(error)) == 0 || strcmp(reason, strerror(EINVAL)) == 0));
+}
+
+/* Appends the number 50 while the n-th call fails; false if there were fewer. */
+static bool append_with_fault(int which, const char *only, long n, int error, int *ret)
+{
+    char name[32];
+    static int made;
+    snprintf(name, sizeof name, "t%d", made++);
+    ASSERT_INT(mkdir(name, 0700), 0);
+    int dir CLEANUP_FD = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int count = make_trail(dir, which);
+    struct event_trail trail;
+    uint64_t id = 0, last_id = UINT64_MAX;
+    event_trail_init(&trail, dir);
+    trail.segment_max = which == LONG_TRAIL ? 1 : 10000;
+    err = (struct tsk_error){.code = TSK_OK};
+    fault_begin(only, n, error);
+    *ret = append(&trail, 0, 50, &id);
+    bool has_struck = fault_end();
+    event_trail_clear(&trail);
+    if (*ret < 0) {
+        assert_reason(error);
+    } else
+        assert_numbers(dir, id, 50, 51);
+    append_range(dir, 60, 61, 10000); /* and the next one finds the trail whole */
+    struct event_reader reader;
+    ASSERT_INT(event_reader_init(&reader, dir, 0, &err), 0);
+    for (int i = 0; i < count; i++)
+        ASSERT_INT(next_number(&reader, &last_id), i);
+    if (*ret == 0)
+        ASSERT_INT(next_number(&reader, &last_id), 50);
+    ASSERT_INT(next_number(&reader, &last_id), 60);
+    ASSERT_INT(next_number(&reader, &last_id), -1);
+    event_reader_clear(&reader);
+    return has_struck;
+}
+
+TEST(whichever_call_of_an_append_fails_it_is_reported_or_the_event_is_there_and_what_was_there_stays)
+{
+    int result, dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 1, 10000); /* who this process is is known from here on */
+    for (int which = 0; which < TRAILS; which++) {
+        for (long n = 1; append_with_fault(which, NULL, n, EIO, &result); n++)
+            /* The look for a torn tail, and the look whether the trail is still the same, cost nothing; a rotation can wait. */
+            ASSERT(which == LONG_TRAIL || result < 0 || strcmp(fault.struck, "pread") == 0 ||
+                   strcmp(fault.struck, "fstatat") == 0);
+    }
+}
+
+TEST(a_trail_that_another_has_made_meanwhile_is_taken)
+{
+    int result;
+    for (int which = 0; which < TRAILS; which++) {
+        append_with_fault(which, "linkat", 1, EEXIST, &result);
+        ASSERT_INT(result, 0);
+    }
+}
+
+TEST(a_trail_that_does_not_reach_the_disk_is_an_error_of_the_sync)
+{
+    int dir CLEANUP_FD = state_dir();
+    struct event_trail trail;
+    event_trail_init(&trail, dir);
+    ASSERT_INT(event_trail_sync(&trail, &err), 0); /* nothing was written */
+    ASSERT_INT(append(&trail, 0, 0, NULL), 0);
+    fault_begin("fdatasync", 2, EIO);
+    ASSERT_INT(event_trail_sync(&trail, &err), 0);
+    ASSERT_INT(fault.made, 1);
+    ASSERT_INT(event_trail_sync(&trail, &err), -1);
+    ASSERT(fault_end());
+    ASSERT_STR(tsk_error_context(&err, "reason"), strerror(EIO));
+    event_trail_clear(&trail);
+}
+
+TEST(a_disk_without_room_for_a_new_trail_is_said_to_be_full)
+{
+    int result;
+    append_with_fault(NO_TRAIL, "write", 1, ENOSPC, &result);
+    ASSERT_INT(result, -1);
+    append_with_fault(CLOSED_ONLY, "write", 1, ENOSPC, &result);
+    ASSERT_INT(result, -1);
+}
+
+TEST(whichever_call_of_a_reader_fails_it_is_reported_or_every_event_is_read)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 5, 1);
+    bool has_struck = true;
+    int reported = 0;
+    for (long n = 1; has_struck; n++) {
+        struct event_reader reader;
+        json_t *event = NULL;
+        int count = 0;
+        err = (struct tsk_error){.code = TSK_OK};
+        fault_begin(NULL, n, EIO);
+        int rc = event_reader_init(&reader, dir, 0, &err);
+        while (rc >= 0 && (rc = event_read(&reader, &event, &err)) == 1) {
+            ASSERT_INT(json_integer_value(json_at(event, "data.number")), count++);
+            json_decref(event);
+        }
+        has_struck = fault_end();
+        if (rc < 0) {
+            reported++;
+            assert_reason(EIO);
+            int64_t last = count;
+            for (rc = 1; reader.fd >= 0 && (rc = event_read(&reader, &event, &err)) == 1;
+                 last++) { /* the next read continues there */
+                ASSERT_INT(json_integer_value(json_at(event, "data.number")), last);
+                json_decref(event);
+            }
+            ASSERT(reader.fd < 0 || (rc == 0 && last == 5));
+        } else
+            ASSERT_INT(count, 5);
+        event_reader_clear(&reader);
+    }
+    ASSERT(reported > 10);
+}
+
+TEST(what_is_not_named_like_a_closed_segment_is_none)
+{
+    int dir CLEANUP_FD = state_dir();
+    static const char *const names[] = {"events.0000000000000000000.ndjson",  "events.000000000000000000009.ndjson",
+                                        "events.0000000000000000000x.ndjson", "events.00000000000000000009.ndjsom",
+                                        "evints.00000000000000000009.ndjson", "events.00000000000000000009.ndjson~",
+                                        "events.99999999999999999999.ndjson", "events.09223372036854775807.ndjson"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        add_bytes(names[i], "{\"time\":\"t\",\"type\":\"t\",\"data\":{\"number\":99}}\n");
+    append_range(dir, 0, 3, 1);
+    assert_numbers(dir, 0, 0, 3);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        ASSERT_INT(unlink(names[i]), 0);
+    ASSERT_INT(count_closed(), 3);
 }
 
 /* ---- crashes ------------------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/listing.h"
 #include "harness/test.h"
+#include "unit/faulty.h"
 #include "unit/scene.h"
 
 #include <dirent.h>
@@ -357,4 +358,130 @@ TEST(the_file_system_is_judged_by_its_type)
         ASSERT_INT(class, rows[i].class);
         ASSERT_STR(name, rows[i].name);
     }
+}
+
+TEST(whichever_call_of_a_reading_fails_its_errno_is_told)
+{
+    static const char *const files[] = {"file", "empty"};
+    scene_write("file", "text");
+    scene_write("empty", "");
+    for (size_t i = 0; i < 2; i++)
+        for (long n = 1;; n++) {
+            struct buf b CLEANUP(buf_clear) = BUF_INIT;
+            fault_begin(NULL, n, EIO);
+            int result = fs_read_file(AT_FDCWD, files[i], 100, &b), number = errno;
+            if (!fault_end()) {
+                ASSERT_INT(result, 0);
+                ASSERT_INT(n, i == 0 ? 3 : 4);
+                break;
+            }
+            ASSERT_INT(result, -1);
+            ASSERT_INT(number, EIO);
+        }
+    struct buf b CLEANUP(buf_clear) = BUF_INIT;
+    fault_begin("pread", 1, EINTR);
+    ASSERT_INT(fs_read_file(AT_FDCWD, "file", 100, &b), 0);
+    ASSERT(fault_end());
+    ASSERT_STR(buf_str(&b), "text");
+}
+
+TEST(whichever_call_of_a_replacement_fails_the_old_content_stays_alone)
+{
+    scene_write("file", "old");
+    for (int with_names = 0; with_names <= 1; with_names++)
+        for (long n = 1;; n++) {
+            struct buf b CLEANUP(buf_clear) = BUF_INIT;
+            fault_begin(NULL, n, with_names && n == 1 ? EOPNOTSUPP : EROFS);
+            int result = fs_replace_file(AT_FDCWD, "file", 0600, "new", 3), number = errno;
+            bool has_struck = fault_end();
+            ASSERT_INT(fs_read_file(AT_FDCWD, "file", 100, &b), 0);
+            ASSERT_STR(buf_str(&b), result == 0 ? "new" : "old");
+            ASSERT_INT(count_entries(), 1);
+            ASSERT(has_struck || result == 0);
+            ASSERT(result == 0 || number == EROFS);
+            ASSERT_INT(fs_replace_file(AT_FDCWD, "file", 0600, "old", 3), 0);
+            if (!has_struck)
+                break;
+        }
+}
+
+TEST(what_keeps_a_file_from_being_without_a_name_decides_whether_it_gets_one)
+{
+    static const struct {
+        int error;
+        bool has_name;
+    } table[] = {{EOPNOTSUPP, true}, {EISDIR, true},  {ENOENT, true}, {EINVAL, true},
+                 {EROFS, false},     {ENOSPC, false}, {EACCES, false}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char name[FS_PRIVATE_NAME_MAX];
+        fault_begin("openat", 1, table[i].error);
+        int fd = fs_temp_open(AT_FDCWD, 0600, name), number = errno;
+        ASSERT(fault_end());
+        ASSERT_INT(fd >= 0, table[i].has_name);
+        ASSERT_INT(name[0] != '\0', table[i].has_name);
+        if (fd < 0) {
+            ASSERT_INT(number, table[i].error);
+            continue;
+        }
+        close(fd);
+        ASSERT(fs_is_private_name(name));
+        ASSERT_INT(unlink(name), 0);
+    }
+}
+
+TEST(a_file_gets_its_name_through_proc_where_the_kernel_wants_a_capability_and_else_the_error_stays)
+{
+    static const struct {
+        int error, result;
+    } table[] = {{ENOENT, 0}, {EPERM, 0}, {EEXIST, -1}, {EROFS, -1}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char name[FS_PRIVATE_NAME_MAX];
+        int fd CLEANUP_FD = fs_temp_open(AT_FDCWD, 0600, name);
+        if (fd < 0 || name[0])
+            test_skip("no file is without a name here");
+        fault_begin("linkat", 1, table[i].error);
+        int result = fs_publish(fd, name, AT_FDCWD, "published"), number = errno;
+        fault_end();
+        ASSERT_INT(result, table[i].result);
+        ASSERT(result == 0 || number == table[i].error);
+        ASSERT_INT(scene_exists("published"), result == 0);
+        if (result == 0)
+            ASSERT_INT(unlink("published"), 0);
+    }
+}
+
+TEST(only_what_certainly_is_not_there_does_not_exist)
+{
+    scene_write("file", "");
+    ASSERT(fs_may_exist(AT_FDCWD, "file") && !fs_may_exist(AT_FDCWD, "absent"));
+    ASSERT(fs_may_exist(AT_FDCWD, "file/below")); /* the next call says what is wrong */
+    ASSERT_INT(symlink("nowhere", "link"), 0);
+    ASSERT(fs_may_exist(AT_FDCWD, "link"));
+    fault_begin("fstatat", 1, EACCES);
+    ASSERT(fs_may_exist(AT_FDCWD, "absent"));
+    ASSERT(fault_end());
+}
+
+TEST(a_tree_that_cannot_be_removed_says_so_and_one_that_is_not_there_is_gone)
+{
+    ASSERT_INT(listing_remove_tree(AT_FDCWD, "absent"), 0);
+    scene_write("file", "");
+    ASSERT_INT(symlink("dir", "link"), 0);
+    ASSERT_INT(fs_make_dirs(AT_FDCWD, "dir/sub/deep"), 0);
+    scene_write("dir/sub/file", "");
+    ASSERT_INT(listing_remove_tree(AT_FDCWD, "link"), 0);
+    ASSERT_INT(listing_remove_tree(AT_FDCWD, "file"), 0);
+    ASSERT(!scene_exists("link") && !scene_exists("file") && scene_exists("dir/sub/file"));
+    bool has_struck = true;
+    long n;
+    for (n = 1; has_struck; n++) {
+        ASSERT_INT(fs_make_dirs(AT_FDCWD, "dir/sub/deep"), 0);
+        scene_write("dir/sub/file", "");
+        fault_begin(NULL, n, EBUSY);
+        int result = listing_remove_tree(AT_FDCWD, "dir"), number = errno;
+        has_struck = fault_end();
+        ASSERT_INT(result, has_struck ? -1 : 0);
+        ASSERT(!has_struck || (number == EBUSY && scene_exists("dir")));
+    }
+    ASSERT(!scene_exists("dir") && n > 7);
 }

@@ -1,5 +1,6 @@
 #include "base/json.h"
 #include "base/log.h"
+#include "faulty.h"
 #include "proc/files.h"
 #include "unit/log_scene.h"
 
@@ -408,4 +409,71 @@ TEST(whatever_happens_to_a_log_no_cursor_repeats_or_skips_kept_bytes)
         random_walk(seed);
         remove_process();
     }
+}
+
+/* Files of which a compaction shortens all: a log, its index, the history. */
+static void put_long_files(struct scene_log *out)
+{
+    static char lines[MIB + MIB / 4];
+    for (size_t i = 0; i < sizeof lines; i += 16)
+        memcpy(lines + i, "fifteen letters\n", 16);
+    scene_put_bytes(out, lines, sizeof lines);
+    scene_look(out, TIME_0);
+    scene_drop(out, MIB + 4096);
+    static struct hold_index records[70000];
+    struct stat st;
+    ASSERT_INT(stat("p/log/stdout.log", &st), 0);
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+        records[i] = (struct hold_index){TIME_0 + 1, sizeof lines, 0, st.st_ino};
+    int fd CLEANUP_FD = open("p/stdout.idx", O_WRONLY | O_APPEND | O_CLOEXEC);
+    ASSERT_INT(fs_write_all(fd, records, sizeof records), 0);
+    static char facts[300 << 10];
+    static const char fact[] = "{\"what\":\"exited\",\"n\":1234567}\n";
+    const size_t len = sizeof fact - 1;
+    size_t end = 11;
+    memcpy(facts, "{\"base\":0}\n", end);
+    for (; end + len <= sizeof facts; end += len)
+        memcpy(facts + end, fact, len);
+    int history CLEANUP_FD = open("p/history", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_INT(fs_write_all(history, facts, end), 0);
+}
+
+static bool is_short(void)
+{
+    return size_of("p/log/stdout.log") < MIB && size_of("p/stdout.idx") <= (512 << 10) + 64 &&
+           size_of("p/history") <= (64 << 10) + 40;
+}
+
+TEST(whichever_call_of_a_compaction_fails_it_is_logged_the_log_stays_readable_and_the_next_one_does_the_rest)
+{
+    bool has_struck = true;
+    int unsaid = 0;
+    for (long n = 1; has_struck; n++) {
+        struct proc p = scene_process("direct");
+        struct scene_log out = {.name = "stdout"};
+        struct log_query query = scene_query(LOG_STDOUT);
+        int problems = 0;
+        bool can_punch = false;
+        put_long_files(&out);
+        log_to(ignore_problem, &problems);
+        fault_begin(NULL, n, EIO);
+        ASSERT_OK(log_compact(p.dir, false, &can_punch, &err));
+        has_struck = fault_end();
+        ASSERT(problems <= 1);
+        if (has_struck && problems == 0 && can_punch)
+            unsaid++;
+        ASSERT(problems == 1 || is_short());
+        ASSERT(!has_struck || problems == 1 || n < 3 || is_short());
+        query.cursor[0] = MIB + MIB / 4 - 32;
+        ASSERT_READ(query, "fifteen letters\nfifteen letters\n");
+        compact(&p);
+        ASSERT(is_short());
+        ASSERT_READ(query, "fifteen letters\nfifteen letters\n");
+        ASSERT(!scene_exists("p/log/stdout.new"));
+        log_to(NULL, NULL);
+        close(p.dir);
+        ASSERT(unlink("p/history") == 0);
+        remove_process();
+    }
+    printf("# %d failures were not said, and all was done\n", unsaid);
 }

@@ -1,3 +1,4 @@
+#include "faulty.h"
 #include "unit/log_scene.h"
 
 #include <stdlib.h>
@@ -686,5 +687,106 @@ TEST(nonsense_in_the_index_does_not_keep_anybody_from_reading)
     int64_t oldest, end;
     ASSERT_OK(log_extent(&p, LOG_STDOUT, &oldest, &end, &err));
     ASSERT(oldest == 0 && end == 4);
+    close(p.dir);
+}
+
+/* ---- calls that fail ---- */
+
+/* A process with two starts, both streams, an index, and a line that is longer than a piece. */
+static struct proc faulty_process(const char *mode)
+{
+    struct proc p = scene_process(mode);
+    struct scene_log out = {.name = "stdout"}, errors = {.name = "stderr"}, both = {.name = "output"};
+    char *text = malloc(3 * LOG_PIECE_MAX);
+    ASSERT(text);
+    memset(text, 'x', 3 * LOG_PIECE_MAX);
+    memcpy(text + 2 * LOG_PIECE_MAX, "needle", 6);
+    text[3 * LOG_PIECE_MAX - 1] = '\n';
+    scene_put_at(&out, "one\ntwo\n", TIME_0);
+    scene_put_at(&errors, "bad\n", TIME_0 + 1000);
+    scene_put_bytes(&out, text, 3 * LOG_PIECE_MAX);
+    scene_look(&out, TIME_0 + 2000);
+    scene_put_at(&out, "last\n", TIME_0 + 3000);
+    scene_put_at(&both, "2026-02-07T13:30:00.000Z out one\n2026-02-07T13:30:01.000Z err two\n", TIME_0 + 1000);
+    free(text);
+    put_history("{\"base\":0}\n{\"what\":\"started\",\"n\":1,\"stdout_offset\":0,\"stderr_offset\":0}\n"
+                "{\"what\":\"started\",\"n\":2,\"stdout_offset\":8,\"stderr_offset\":4}\n");
+    p.view.n = 2;
+    p.view.stdout_offset = 8;
+    p.view.stderr_offset = 4;
+    return p;
+}
+
+static bool take_digest(void *data, const struct log_line *line)
+{
+    struct buf *b = data;
+    buf_printf(b, "%d %lld %zu %.8s%s\n", line->stream, (long long)line->offset, line->len, line->len ? line->text : "",
+               line->is_partial ? " ..." : "");
+    return true;
+}
+
+/* Lets each call of a query fail in turn: it says so, or its answer is the same as ever. */
+static void query_with_faults(const struct proc *p, const struct log_query *query, bool uses_times)
+{
+    struct buf whole CLEANUP(buf_clear) = BUF_INIT, found CLEANUP(buf_clear) = BUF_INIT;
+    int64_t next[2] = {-1, -1}, again[2];
+    int reported = 0;
+    ASSERT_OK(log_read(p, query, take_digest, &whole, next, &err));
+    bool has_struck = true;
+    for (long n = 1; has_struck; n++) {
+        buf_reset(&found);
+        again[0] = again[1] = -1;
+        err = (struct tsk_error){.code = TSK_OK};
+        fault_begin(NULL, n, EIO);
+        int result = log_read(p, query, take_digest, &found, again, &err);
+        has_struck = fault_end();
+        if (result < 0) {
+            reported++;
+            ASSERT_INT(err.code, TSK_ENVIRONMENT);
+            ASSERT_STR(tsk_error_context(&err, "reason"), "Input/output error");
+        } else if (!uses_times || !has_struck) { /* times of an index that cannot be read are those of the file */
+            ASSERT_STR(buf_str(&found), buf_str(&whole));
+            ASSERT(again[0] == next[0] && again[1] == next[1]);
+        }
+    }
+    ASSERT(reported >= 2);
+}
+
+TEST(whichever_call_of_a_query_fails_it_is_reported_or_the_answer_is_the_same)
+{
+    struct proc p = faulty_process("direct");
+    struct log_query query = scene_query(LOG_BOTH);
+    query_with_faults(&p, &query, false);
+    query.lines = 2;
+    query_with_faults(&p, &query, false);
+    query = scene_query(LOG_STDOUT);
+    query_with_faults(&p, &query, false);
+    query.grep = "needle";
+    query_with_faults(&p, &query, false);
+    query.lines = 1;
+    query_with_faults(&p, &query, false);
+    query = scene_query(LOG_BOTH);
+    query.run = 1;
+    query_with_faults(&p, &query, false);
+    query = scene_query(LOG_STDOUT);
+    query.cursor[0] = 4;
+    query_with_faults(&p, &query, false);
+    query = scene_query(LOG_STDOUT);
+    query.since_ms = TIME_0 + 1;
+    query.until_ms = TIME_0 + 2500;
+    query_with_faults(&p, &query, true);
+    close(p.dir);
+}
+
+TEST(whichever_call_of_a_query_of_a_stamped_log_fails_it_is_reported_or_the_answer_is_the_same)
+{
+    struct proc p = faulty_process("stamped");
+    struct log_query query = scene_query(LOG_BOTH);
+    query_with_faults(&p, &query, false);
+    query = scene_query(LOG_STDERR);
+    query.lines = 1;
+    query_with_faults(&p, &query, false);
+    query.cursor[0] = query.cursor[1] = 35;
+    query_with_faults(&p, &query, false);
     close(p.dir);
 }

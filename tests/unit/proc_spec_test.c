@@ -296,6 +296,143 @@ TEST(sizes_are_limited_to_what_the_kernel_takes)
     assert_refused(buf_str(&text), "command", "spec_too_large");
 }
 
+/* Whether a spec with that member is accepted. */
+static bool accepts(const char *before, const char *key, long long value)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s\"%s\":%lld%s", before, key, value, strstr(before, ":{") ? "}}" : "}");
+    json_t *input CLEANUP_JSON = parse(text), *spec = NULL;
+    int result = proc_spec_make(input, NULL, NULL, &spec, &err);
+    json_free(&spec);
+    if (result < 0)
+        ASSERT_STR(err.text, "param_out_of_range");
+    return result == 0;
+}
+
+TEST(every_number_has_a_least_and_a_greatest_value)
+{
+    static const char plain[] = "{\"command\":\"x\",\"backoff_ms\":0,";
+    static const char ready[] = "{\"command\":\"x\",\"ready\":{\"port\":80,";
+    static const char health[] = "{\"command\":\"x\",\"health\":{\"notify\":true,";
+    static const struct {
+        const char *before, *key;
+        long long least, greatest;
+    } table[] = {
+        {plain, "max_retries", 0, 1000000},
+        {plain, "backoff_max_ms", 0, 604800000 /* a week */},
+        {plain, "healthy_after_ms", 1, 604800000 /* a week */},
+        {plain, "log_max", 4096, 1099511627776},
+        {ready, "timeout_ms", 1, 604800000 /* a week */},
+        {ready, "interval_ms", 10, 604800000 /* a week */},
+        {health, "timeout_ms", 1, 604800000 /* a week */},
+        {health, "interval_ms", 10, 604800000 /* a week */},
+        {health, "failures", 1, 1000},
+        {"{\"command\":\"x\",\"ready\":{", "port", 1, 65535},
+        {"{\"command\":\"x\",\"backoff_max_ms\":604800000,", "backoff_ms", 0, 604800000 /* a week */},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        for (int edge = -1; edge <= 1; edge++) {
+            bool is_low = accepts(table[i].before, table[i].key, table[i].least + edge);
+            bool is_high = accepts(table[i].before, table[i].key, table[i].greatest + edge);
+            if (is_low != (edge >= 0) || is_high != (edge <= 0))
+                test_fail(__FILE__, __LINE__, "%s at %lld%+d or %lld%+d", table[i].key, table[i].least, edge,
+                          table[i].greatest, edge);
+        }
+}
+
+TEST(a_first_pause_may_be_as_long_as_the_longest_and_no_longer)
+{
+    json_t *spec CLEANUP_JSON = make("{\"command\":\"x\",\"backoff_ms\":60000}");
+    ASSERT_INT(json_get_int(spec, "backoff_ms", 0), 60000);
+    assert_refused("{\"command\":\"x\",\"backoff_ms\":60001}", "backoff_max_ms", "spec_backoff");
+    json_t *both CLEANUP_JSON = make("{\"command\":\"x\",\"backoff_ms\":7,\"backoff_max_ms\":7}");
+    assert_refused("{\"command\":\"x\",\"backoff_ms\":8,\"backoff_max_ms\":7}", "backoff_max_ms", "spec_backoff");
+}
+
+TEST(patterns_and_addresses_of_probes_are_taken_or_refused_at_their_edges)
+{
+    static const struct {
+        const char *probe, *key; /* NULL: accepted */
+    } table[] = {
+        {"log:a{32767}", NULL},
+        {"log:a{32768}", "spec_regex"},
+        {"log:a{255}", NULL},
+        {"log:(a{128}){255}", NULL},
+        {"log:(a{129}){255}", "spec_regex"},
+        {"log:(a{2,128}){255}", NULL},
+        {"log:(a{2,129}){255}", "spec_regex"},
+        {"log:a\\\\{x", NULL},
+        {"log:\\\\{40000", NULL},
+        {"log:[{]40", NULL},
+        {"log:(a{0}){255}", NULL},
+        {"http://x", NULL},
+        {"http://x/", NULL},
+        {"http://x?y", NULL},
+        {"http://x:1", NULL},
+        {"http://x:65535/y", NULL},
+        {"http://x:65536/y", "spec_http"},
+        {"http://x:/y", "spec_http"},
+        {"http://x:-1/", "spec_http"},
+        {"http://:80/", "spec_http"},
+        {"http:///y", "spec_http"},
+        {"http://[::1]", NULL},
+        {"http://[::1]:80/y", NULL},
+        {"http://[::1]80/", "spec_http"},
+        {"http://x/a b", "spec_http"},
+        {"http://x/\\u007f", "spec_http"},
+        {"http://x/~", NULL},
+        {"http://x/@y", NULL},
+        {"http://x/]", NULL},
+        {"http://[x/]", "spec_http"},
+        {"HTTP://x/", "spec_probe"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"command\":\"x\",\"ready\":\"%s\"}", table[i].probe);
+        json_t *input CLEANUP_JSON = parse(text), *spec CLEANUP_JSON = NULL;
+        err.text = "";
+        int result = proc_spec_make(input, NULL, NULL, &spec, &err);
+        if ((result < 0) != (table[i].key != NULL) || (result < 0 && strcmp(err.text, table[i].key) != 0))
+            test_fail(__FILE__, __LINE__, "%s: %s", table[i].probe, result < 0 ? err.text : "accepted");
+    }
+}
+
+/* `before`, a word of `len` bytes, `after`. */
+static int make_with_word(const char *before, size_t len, const char *after)
+{
+    struct buf text CLEANUP(buf_clear) = BUF_INIT;
+    buf_puts(&text, before);
+    for (size_t i = 0; i < len; i++)
+        buf_puts(&text, "a");
+    buf_puts(&text, after);
+    json_t *input CLEANUP_JSON = parse(buf_str(&text)), *spec CLEANUP_JSON = NULL;
+    return proc_spec_make(input, NULL, "/base", &spec, &err);
+}
+
+TEST(a_word_a_variable_a_directory_and_a_pattern_have_their_greatest_lengths)
+{
+    static const struct {
+        const char *before, *after, *param;
+        size_t most;
+    } table[] = {
+        {"{\"command\":\"", "\"}", "command", 131071},
+        {"{\"command\":\"x\",\"args\":[\"\",\"", "\"]}", "args.1", 131071},
+        {"{\"command\":\"x\",\"env\":{\"AB\":\"", "\"}}", "env.AB", 131071 - 3},
+        {"{\"command\":\"x\",\"cwd\":\"/", "\"}", "cwd", 4095 - 1},
+        {"{\"command\":\"x\",\"cwd\":\"", "\"}", "cwd", 4095 - 6},
+        {"{\"command\":\"x\",\"ready\":\"log:", "\"}", "ready.log", 4096},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        ASSERT_INT(make_with_word(table[i].before, table[i].most, table[i].after), 0);
+        ASSERT_INT(make_with_word(table[i].before, table[i].most + 1, table[i].after), -1);
+        ASSERT_STR(err.text, "param_too_long");
+        ASSERT_STR(tsk_error_context(&err, "param"), table[i].param);
+        char want[24];
+        snprintf(want, sizeof want, "%d", i < 3 ? 131071 : i < 5 ? 4095 : 4096);
+        ASSERT_STR(tsk_error_context(&err, "want"), want);
+    }
+}
+
 TEST(a_minimal_spec_has_what_was_written_and_makes_the_same_again)
 {
     json_t *spec CLEANUP_JSON =
