@@ -476,7 +476,7 @@ TEST(whichever_call_of_a_compaction_fails_it_is_logged_the_log_stays_readable_an
     printf("# %d failures were not said, and all was done\n", unsaid);
 }
 
-TEST(the_bytes_of_the_new_log_and_its_record_reach_the_disk_before_it_gets_its_name)
+TEST(a_compaction_syncs_the_new_log_and_its_record)
 {
     struct proc p = scene_process("direct");
     struct scene_log out = {.name = "stdout"};
