@@ -477,3 +477,16 @@ TEST(whichever_call_of_a_compaction_fails_it_is_logged_the_log_stays_readable_an
     }
     printf("# %d failures were not said, and all was done\n", unsaid);
 }
+
+TEST(a_compaction_syncs_the_new_log_and_its_record)
+{
+    struct proc p = scene_process("direct");
+    struct scene_log out = {.name = "stdout"};
+    bool can_punch;
+    put_long_files(&out);
+    fault_begin("fdatasync", 0, 0);
+    ASSERT_OK(log_compact(p.dir, false, &can_punch, &err));
+    fault_end();
+    ASSERT_INT(fault.made, 2);
+    close(p.dir);
+}
