@@ -195,10 +195,11 @@ static int trail_create(int state_dir)
     return fd < 0 ? -1 : segment_publish(state_dir, fd, private_name);
 }
 
+/* A tail that cannot be read counts as torn: an event behind one that is would be acknowledged, and skipped by readers. */
 static bool tail_is_torn(int fd, off_t size)
 {
     char byte;
-    return size > 0 && fs->pread(fd, &byte, 1, size - 1) == 1 && byte != '\n';
+    return size > 0 && (fs->pread(fd, &byte, 1, size - 1) != 1 || byte != '\n');
 }
 
 /* Closes the segment `fd` and begins the next. Needs the exclusive lock. */

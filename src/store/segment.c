@@ -65,10 +65,11 @@ int segment_open(int state_dir, const char *name, int flags, struct stat *ret_st
     int fd = fs->openat(state_dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    if (fs->fstat(fd, ret_st) == 0 && S_ISREG(ret_st->st_mode))
+    int problem = fs->fstat(fd, ret_st) < 0 ? errno : S_ISREG(ret_st->st_mode) ? 0 : EINVAL;
+    if (!problem)
         return fd;
     fs_close(&fd);
-    errno = EINVAL;
+    errno = problem;
     return -1;
 }
 

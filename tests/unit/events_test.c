@@ -229,6 +229,29 @@ TEST(a_torn_tail_is_closed_before_its_segment)
 
 static struct fs_calls faulty;
 
+static ssize_t pread_fails_once(int fd, void *data, size_t len, off_t offset)
+{
+    if (len != 1)
+        return pread(fd, data, len, offset);
+    faulty.pread = pread;
+    errno = EIO;
+    return -1;
+}
+
+TEST(behind_a_tail_that_cannot_be_read_an_event_has_a_line_of_its_own)
+{
+    int dir CLEANUP_FD = state_dir();
+    append_range(dir, 0, 2, 10000);
+    add_bytes("events.ndjson", "{\"time\":\"2026-02-0");
+    faulty = fs_system_calls;
+    faulty.pread = pread_fails_once;
+    fs = &faulty;
+    append_range(dir, 2, 3, 10000);
+    fs = &fs_system_calls;
+    append_range(dir, 3, 4, 10000);
+    assert_numbers(dir, 0, 0, 4);
+}
+
 /* Another writer dies in the middle of its write, just before ours. */
 static ssize_t write_after_a_torn_line(int fd, const void *data, size_t len)
 {
