@@ -197,7 +197,7 @@ def _(ws):
 
 # -- waiting ------------------------------------------------------------------------------------------------
 
-def start_waiter(ws, tag, wait="60s"):
+def start_waiter(ws, tag, wait="forever"):
     proc = ws.spawn("lock", "run", "a", "--wait", wait, "--", "sh", "-c", f"echo {tag} >> order")
     until_settled(ws, proc)
     return proc
