@@ -102,7 +102,7 @@ def _(ws):
     running = {words: ws.spawn("--json", *words.split()) for words in changes}
     for words, proc in running.items():
         result = ws.finish(proc)
-        assert result.code == 3 and "locked" in result.error["context"]["reason"], f"{words}\n{result}"
+        assert result.code == 3 and "locked" in result.error["message"], f"{words}\n{result}"
     base.execute("COMMIT")
     eq(rows(), before, "what is in the database")
     eq(sorted(p.name for p in (ws.path / ".aiflow/processes").iterdir()), folders, "the directories of processes")

@@ -346,6 +346,7 @@ TEST(a_first_pause_may_be_as_long_as_the_longest_and_no_longer)
     ASSERT_INT(json_get_int(spec, "backoff_ms", 0), 60000);
     assert_refused("{\"command\":\"x\",\"backoff_ms\":60001}", "backoff_max_ms", "spec_backoff");
     json_t *both CLEANUP_JSON = make("{\"command\":\"x\",\"backoff_ms\":7,\"backoff_max_ms\":7}");
+    ASSERT_INT(json_get_int(both, "backoff_max_ms", 0), 7);
     assert_refused("{\"command\":\"x\",\"backoff_ms\":8,\"backoff_max_ms\":7}", "backoff_max_ms", "spec_backoff");
 }
 
