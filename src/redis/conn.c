@@ -69,10 +69,12 @@ void redis_close(struct redis_conn *conn)
     conn->reader = NULL;
 }
 
+/* `why` may be a text of the connection's own. */
 static int conn_lost(struct redis_conn *conn, const char *why, struct tsk_error *err)
 {
+    error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", why, NULL);
     redis_close(conn);
-    return error_set(err, TSK_REDIS_UNAVAILABLE, "redis_lost", "reason", why, NULL);
+    return -1;
 }
 
 static int64_t due_ms = INT64_MAX;

@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 
-from common import NOBODY, check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, unshare
+from common import NOBODY, check_error, make_old, need_namespace, need_root, run_as_nobody, run_held, strace_of, unshare
 from harness.harness import Skip, eq, main, test
 from harness.processes import Processes
 from http_common import Server
@@ -213,8 +213,7 @@ def _(ws):
 def _(ws):
     need_root("a mount")
     need_namespace(ws, "-m")
-    if not shutil.which("strace"):
-        raise Skip("strace is not installed")
+    strace_of(ws)
     run_held(ws, "a")
     script = """
         mount --bind "$W" "$W"; mount -o remount,bind,ro "$W"; cd "$W"
