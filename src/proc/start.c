@@ -203,7 +203,7 @@ static void flight_add(struct proc_registry *reg, struct flight *flight, const c
 static void sync_started(struct proc_registry *reg, const char *const *ids, size_t count)
 {
     struct tsk_error ignored;
-    struct proc *list = calloc(count, sizeof *list);
+    struct proc *list = calloc(count + 1, sizeof *list);
     size_t found = 0;
     for (size_t i = 0; list && i < count; i++) {
         if (proc_find(reg, ids[i], &list[found], &ignored) < 0)
