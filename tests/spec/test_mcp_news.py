@@ -214,7 +214,7 @@ def _(ws):
         eq(agent.request("tasks/get", {"taskId": wrong}, modern=True)["error"]["code"], -32602, wrong)
 
 
-@test("a cancelled task is cancelled, and one whose server died has failed, whoever looks", slow=True)
+@test("a cancelled task is cancelled, and one whose server died has failed, for every server that looks", slow=True)
 def _(ws):
     agent = Agent(ws, capabilities=WITH_TASKS, initialize=False)
     number = start_waiting(agent)

@@ -318,7 +318,7 @@ def _(ws):
     eq((task()["result"]["resultType"], task()["result"]["structuredContent"]["state"], task()["createdAt"]), ("complete", "stale", result["createdAt"]), "its result")
 
 
-@test("progress begins with 0 if its tool says so, has its total, and goes to whoever gave a token that is text or a whole number")
+@test("progress begins with 0 if its tool says so, has its total, and goes to the caller that gave a token, a text or a whole number")
 def _(ws):
     program = ws.build / "tests" / "mcp" / "tasuki-conformance"
     agent = Agent(ws, command=[program, "mcp", "--tools", "core"])

@@ -119,7 +119,7 @@ TEST(what_the_file_and_the_latest_run_say_decides_whether_a_request_may_run)
     tsk_workspace_close(ws);
 }
 
-TEST(a_request_whose_lock_is_held_runs_whoever_holds_it)
+TEST(a_request_whose_lock_is_held_runs_in_the_name_of_any_holder)
 {
     struct tsk_error err;
     char holder[40];
